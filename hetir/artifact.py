@@ -1,0 +1,65 @@
+"""What a backend hands to the runtime: code, entry, argument layout, resources."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """One entry of the argument block.
+
+    `source` is the parameter's position, then the NamedTuple fields that lead to it.
+    A scalar has `ndim` None and lies at `offset` in its own width (bool: 1 byte). An
+    array is a u64 address, `ndim` i64 extents, then `ndim` i64 strides in bytes.
+    """
+
+    offset: int
+    source: tuple[int | str, ...]
+    dtype: str
+    ndim: int | None
+    reads: bool
+    writes: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """The canonical little-endian argument block; `size` is a multiple of 16 bytes."""
+
+    slots: tuple[Slot, ...]
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resources:
+    """What the code needs; `source` says who counted it. None means unknown."""
+
+    registers: int | None = None
+    shared_bytes: int = 0
+    item_bytes: int = 0
+    spill_bytes: int | None = None
+    source: str = "hetir"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Artifact:
+    """One kernel compiled for one target.
+
+    `workgroup` is the size the code was compiled for, or None when the launch decides.
+    `key` is the cache key, a content hash of everything that shaped the code.
+    """
+
+    kernel: str
+    target: str
+    entry: str
+    text: str
+    binary: bytes | None
+    layout: Layout
+    resources: Resources
+    workgroup: tuple[int, int, int] | None = None
+    subgroup_size: int = 32
+    fences: tuple[object, ...] = ()
+    safe_points: tuple[object, ...] = ()
+    reproducible: bool = True
+    irreproducible_reason: str = ""
+    key: str = ""

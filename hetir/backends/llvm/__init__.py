@@ -1,0 +1,1 @@
+"""hetir.backends.llvm."""

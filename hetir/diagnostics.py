@@ -1,0 +1,84 @@
+"""User-facing errors: a message, where it happened, and how to fix it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hetir.source import Loc
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """What happened at one place."""
+
+    loc: Loc
+    text: str
+
+
+class HetirError(Exception):
+    """The base of every error a user can cause; `str()` is the rendered text.
+
+    Subclasses set `code`; each stands in docs/errors.md with cause, example and fix.
+    """
+
+    code: ClassVar[str] = "HET000"
+
+    def __init__(self, message: str, *labels: Label, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.labels = labels
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return render(self)
+
+
+class CompileError(HetirError):
+    """The base of every error found while a kernel is read or compiled."""
+
+
+class LaunchError(HetirError):
+    """The base of every error found while a kernel is launched or runs."""
+
+
+def render(error: HetirError) -> str:
+    """Draw the message, the source lines with carets, and the hint."""
+    lines = [f"error[{error.code}]: {error.message}"]
+    for label in error.labels:
+        lines += _snippet(label)
+        caller = label.loc.caller
+        while caller is not None:
+            lines += _snippet(Label(caller, "called from here"))
+            caller = caller.caller
+    if error.hint:
+        lines.append(f" = help: {error.hint}")
+    return "\n".join(lines)
+
+
+def _snippet(label: Label) -> list[str]:
+    loc = label.loc
+    gutter = " " * len(str(loc.line))
+    head = f"{gutter}--> {_shown_path(loc.file)}:{loc.line}:{loc.col + 1}"
+    source = loc.source()
+    if not source:
+        return [head, f"{gutter} = {label.text}"] if label.text else [head]
+    end = loc.end_col if loc.end_line == loc.line else len(source)
+    # tabs keep their width so that the carets stand under the text
+    indent = "".join("\t" if c == "\t" else " " for c in source[: loc.col])
+    carets = indent + "^" * max(1, end - loc.col)
+    return [
+        head,
+        f"{gutter} |",
+        f"{loc.line} | {source}",
+        f"{gutter} | {carets} {label.text}".rstrip(),
+    ]
+
+
+def _shown_path(file: str) -> str:
+    """The path relative to the working directory when it lies inside it."""
+    if not os.path.isabs(file):
+        return file
+    relative = os.path.relpath(file)
+    return file if relative.startswith("..") else relative

@@ -1,0 +1,268 @@
+"""The meaning of every pure op, over NumPy arrays of lanes.
+
+Each function takes the op's attributes, the result's dtype and the operands' lanes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+Lanes = np.ndarray[Any, np.dtype[Any]]
+Attrs = Mapping[str, Any]
+
+_BF16 = np.dtype(ml_dtypes.bfloat16)
+_F8 = (np.dtype(ml_dtypes.float8_e4m3fn), np.dtype(ml_dtypes.float8_e5m2))
+_FLOATS = (np.dtype(np.float16), _BF16, np.dtype(np.float32), np.dtype(np.float64))
+
+
+def is_float(dtype: np.dtype[Any]) -> bool:
+    """Whether arithmetic on floats is meant."""
+    return dtype in _FLOATS
+
+
+def bits_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The unsigned integer of the same width."""
+    return np.dtype(f"u{dtype.itemsize}")
+
+
+def canonical_nan(dtype: np.dtype[Any]) -> int:
+    """The bits of the one NaN that arithmetic makes."""
+    return {
+        np.dtype(np.float16): 0x7E00,
+        _BF16: 0x7FC0,
+        np.dtype(np.float32): 0x7FC00000,
+        np.dtype(np.float64): 0x7FF8000000000000,
+        _F8[0]: 0x7F,
+        _F8[1]: 0x7E,
+    }[dtype]
+
+
+def const(attrs: Attrs, dtype: np.dtype[Any]) -> Lanes:
+    """One lane holding the constant."""
+    if dtype == np.bool_:
+        return np.array(bool(attrs["bits"]))
+    return np.array(attrs["bits"], bits_dtype(dtype)).view(dtype)
+
+
+def _ufunc(function: Callable[..., Any]) -> Callable[..., Lanes]:
+    """A NumPy function applied with every floating-point warning off."""
+
+    def run(_: Attrs, dtype: np.dtype[Any], *lanes: Lanes) -> Lanes:
+        with np.errstate(all="ignore"):
+            return np.asarray(function(*lanes)).astype(dtype, copy=False)
+
+    return run
+
+
+add, sub, mul = _ufunc(np.add), _ufunc(np.subtract), _ufunc(np.multiply)
+sqrt, floor, ceil, trunc, rint = map(_ufunc, (np.sqrt, np.floor, np.ceil, np.trunc, np.rint))
+and_, or_, xor, not_ = map(_ufunc, (np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.invert))
+eq, ne = _ufunc(np.equal), _ufunc(np.not_equal)
+lt, le, gt, ge = map(_ufunc, (np.less, np.less_equal, np.greater, np.greater_equal))
+
+
+def identity(_: Attrs, __: np.dtype[Any], a: Lanes) -> Lanes:
+    """The operand."""
+    return a
+
+
+def select(_: Attrs, __: np.dtype[Any], cond: Lanes, a: Lanes, b: Lanes) -> Lanes:
+    """The second operand where the first is true, else the third."""
+    return np.where(cond, a, b)
+
+
+def neg(_: Attrs, dtype: np.dtype[Any], a: Lanes) -> Lanes:
+    """Negation; floats flip the sign bit, NaN included."""
+    if not is_float(dtype):
+        return np.negative(a)
+    raw = bits_dtype(dtype)
+    return (a.view(raw) ^ raw.type(1 << (8 * dtype.itemsize - 1))).view(dtype)
+
+
+def abs_(_: Attrs, dtype: np.dtype[Any], a: Lanes) -> Lanes:
+    """Magnitude; floats clear the sign bit."""
+    if not is_float(dtype):
+        return np.abs(a)
+    raw = bits_dtype(dtype)
+    return (a.view(raw) & raw.type((1 << (8 * dtype.itemsize - 1)) - 1)).view(dtype)
+
+
+def _int_parts(a: Lanes, b: Lanes) -> tuple[Lanes, Lanes, Lanes]:
+    """Operands whose quotient NumPy computes without fault, and where b is 0."""
+    zero = b == 0
+    minus_one = (b == -1) if a.dtype.kind == "i" else np.zeros_like(zero)
+    safe = np.where(zero | minus_one, b.dtype.type(1), b)
+    return a, safe, zero
+
+
+def _int_div(dtype: np.dtype[Any], a: Lanes, b: Lanes, *, floors: bool) -> tuple[Lanes, Lanes]:
+    """Quotient and remainder with x/0 = 0, x%0 = 0 and MIN/-1 = MIN."""
+    _, safe, zero = _int_parts(a, b)
+    with np.errstate(all="ignore"):
+        quotient = np.floor_divide(a, safe)
+        remainder = a - quotient * safe
+        if not floors:
+            fix = (remainder != 0) & ((a < 0) != (safe < 0))
+            quotient = quotient + fix.astype(dtype)
+            remainder = remainder - np.where(fix, safe, dtype.type(0))
+        if dtype.kind == "i":
+            quotient = np.where(b == -1, np.negative(a), quotient)
+    nought = dtype.type(0)
+    return np.where(zero, nought, quotient), np.where(zero | (safe != b), nought, remainder)
+
+
+def div(_: Attrs, dtype: np.dtype[Any], a: Lanes, b: Lanes) -> Lanes:
+    """IEEE quotient, or the truncated one."""
+    if is_float(dtype):
+        with np.errstate(all="ignore"):
+            return np.divide(a, b).astype(dtype, copy=False)
+    return _int_div(dtype, a, b, floors=False)[0].astype(dtype, copy=False)
+
+
+def rem(_: Attrs, dtype: np.dtype[Any], a: Lanes, b: Lanes) -> Lanes:
+    """C's fmod, or the truncated remainder."""
+    if is_float(dtype):
+        with np.errstate(all="ignore"):
+            wide = np.float32 if dtype.itemsize == 2 else dtype
+            return np.fmod(a.astype(wide), b.astype(wide)).astype(dtype)
+    return _int_div(dtype, a, b, floors=False)[1].astype(dtype, copy=False)
+
+
+def floordiv(attrs: Attrs, dtype: np.dtype[Any], a: Lanes, b: Lanes) -> Lanes:
+    """Python's //."""
+    if not is_float(dtype):
+        return _int_div(dtype, a, b, floors=True)[0].astype(dtype, copy=False)
+    with np.errstate(all="ignore"):
+        remainder = mod(attrs, dtype, a, b)
+        quotient = np.divide(a - remainder, b).astype(dtype)
+        low = np.floor(quotient)
+        nearest = np.where((quotient - low) > dtype.type(0.5), low + dtype.type(1), low)
+        signed_zero = _with_sign(np.zeros_like(quotient), np.divide(a, b).astype(dtype))
+        result = np.where(quotient == 0, signed_zero, nearest).astype(dtype)
+        return np.where(b == 0, np.divide(a, b).astype(dtype), result)
+
+
+def mod(attrs: Attrs, dtype: np.dtype[Any], a: Lanes, b: Lanes) -> Lanes:
+    """Python's %."""
+    if not is_float(dtype):
+        return _int_div(dtype, a, b, floors=True)[1].astype(dtype, copy=False)
+    with np.errstate(all="ignore"):
+        remainder = rem(attrs, dtype, a, b)
+        wrong = (remainder != 0) & ((remainder < 0) != (b < 0))
+        moved = np.where(wrong, (remainder + b).astype(dtype), remainder)
+        return np.where(moved == 0, _with_sign(np.zeros_like(moved), b), moved)
+
+
+def _with_sign(magnitude: Lanes, sign: Lanes) -> Lanes:
+    raw = bits_dtype(magnitude.dtype)
+    top = raw.type(1 << (8 * raw.itemsize - 1))
+    sign_bits = np.ascontiguousarray(sign).view(raw) & top
+    return ((np.ascontiguousarray(magnitude).view(raw) & ~top) | sign_bits).view(magnitude.dtype)
+
+
+def _extreme(dtype: np.dtype[Any], a: Lanes, b: Lanes, *, least: bool) -> Lanes:
+    """minimum or maximum with -0 < +0; NaN propagates as the canonical NaN."""
+    if not is_float(dtype):
+        return np.minimum(a, b) if least else np.maximum(a, b)
+    with np.errstate(all="ignore"):
+        below = (a < b) | ((a == b) & (np.signbit(a) >= np.signbit(b)))
+        picked = np.where(below, a, b) if least else np.where(below, b, a)
+        nan = np.array(canonical_nan(dtype), bits_dtype(dtype)).view(dtype)
+        return np.where((a != a) | (b != b), nan, picked)
+
+
+def minimum(_: Attrs, dtype: np.dtype[Any], a: Lanes, b: Lanes) -> Lanes:
+    """IEEE 754-2019 minimum."""
+    return _extreme(dtype, a, b, least=True)
+
+
+def maximum(_: Attrs, dtype: np.dtype[Any], a: Lanes, b: Lanes) -> Lanes:
+    """IEEE 754-2019 maximum."""
+    return _extreme(dtype, a, b, least=False)
+
+
+def minimum_number(_: Attrs, dtype: np.dtype[Any], a: Lanes, b: Lanes) -> Lanes:
+    """IEEE 754-2019 minimumNumber."""
+    picked = _extreme(dtype, np.where(a != a, b, a), np.where(b != b, a, b), least=True)
+    return picked
+
+
+def maximum_number(_: Attrs, dtype: np.dtype[Any], a: Lanes, b: Lanes) -> Lanes:
+    """IEEE 754-2019 maximumNumber."""
+    picked = _extreme(dtype, np.where(a != a, b, a), np.where(b != b, a, b), least=False)
+    return picked
+
+
+def fma(_: Attrs, dtype: np.dtype[Any], a: Lanes, b: Lanes, c: Lanes) -> Lanes:
+    """a*b + c with one rounding."""
+    raise AssertionError("completed in hetir.ir.numerics before use")
+
+
+def mul_hi(_: Attrs, dtype: np.dtype[Any], a: Lanes, b: Lanes) -> Lanes:
+    """High half of the product."""
+    wide = a.astype(object) * b.astype(object)
+    return (wide >> (8 * dtype.itemsize)).astype(dtype)
+
+
+def _count(dtype: np.dtype[Any], count: Lanes) -> Lanes:
+    """A shift count modulo the width."""
+    return count & dtype.type(8 * dtype.itemsize - 1)
+
+
+def shl(_: Attrs, dtype: np.dtype[Any], a: Lanes, b: Lanes) -> Lanes:
+    """Left shift."""
+    return np.left_shift(a, _count(dtype, b))
+
+
+def shr(_: Attrs, dtype: np.dtype[Any], a: Lanes, b: Lanes) -> Lanes:
+    """Right shift."""
+    return np.right_shift(a, _count(dtype, b))
+
+
+def popcount(_: Attrs, dtype: np.dtype[Any], a: Lanes) -> Lanes:
+    """Number of one bits."""
+    return np.bitwise_count(a.view(bits_dtype(dtype))).astype(dtype)
+
+
+def clz(_: Attrs, dtype: np.dtype[Any], a: Lanes) -> Lanes:
+    """Number of leading zero bits."""
+    width = 8 * dtype.itemsize
+    left = a.view(bits_dtype(dtype)).copy()
+    zeros = np.full(a.shape, width, np.int64)
+    for bit in range(width):
+        zeros = np.where(left >> left.dtype.type(bit) != 0, width - 1 - bit, zeros)
+    return zeros.astype(dtype)
+
+
+def cast(_: Attrs, dtype: np.dtype[Any], a: Lanes) -> Lanes:
+    """Every conversion."""
+    with np.errstate(all="ignore"):
+        if dtype == np.bool_:
+            return a.astype(np.float32) != 0 if a.dtype in _F8 else a != 0
+        if dtype.kind in "iu" and (is_float(a.dtype) or a.dtype in _F8):
+            return _float_to_int(a, dtype)
+        return a.astype(dtype)
+
+
+def _float_to_int(a: Lanes, dtype: np.dtype[Any]) -> Lanes:
+    wide = np.trunc(a.astype(np.float64))
+    info = np.iinfo(dtype)
+    # 2**63 - 1 and the like are not doubles: compare with the next power of two
+    high, low = wide >= float(info.max) + (0.0 if info.bits > 53 else 1.0), wide < float(info.min)
+    inside = np.where(high | low | (wide != wide), 0.0, wide).astype(dtype)
+    clamped = np.where(high, info.max, np.where(low, info.min, inside))
+    return np.where(wide != wide, dtype.type(0), clamped.astype(dtype))
+
+
+def bitcast(_: Attrs, dtype: np.dtype[Any], a: Lanes) -> Lanes:
+    """The same bits; a NaN becomes canonical when the result is an integer."""
+    lanes = np.ascontiguousarray(a)
+    if dtype.kind in "iu" and (is_float(a.dtype) or a.dtype in _F8):
+        raw = bits_dtype(a.dtype)
+        nan = raw.type(canonical_nan(a.dtype))
+        return np.where(np.isnan(lanes), nan, lanes.view(raw)).view(dtype).reshape(a.shape)
+    return lanes.view(dtype).reshape(a.shape)

@@ -1,0 +1,1 @@
+"""hetir.passes."""
