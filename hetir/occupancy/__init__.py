@@ -1,0 +1,17 @@
+"""How much of a kernel is resident on a device at once, by the vendors' own counts."""
+
+from hetir.occupancy.advice import Suggestion, suggest_workgroup
+from hetir.occupancy.model import OccupancyInputError, Request
+from hetir.occupancy.report import Carveout, Cluster, Occupancy, Tail, occupancy
+
+__all__ = [
+    "Carveout",
+    "Cluster",
+    "Occupancy",
+    "OccupancyInputError",
+    "Request",
+    "Suggestion",
+    "Tail",
+    "occupancy",
+    "suggest_workgroup",
+]
