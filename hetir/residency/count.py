@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import assert_never
 
 from hetir.limits import AmdUnit, AscendUnit, CpuUnit, IntelUnit, Limits, NvidiaUnit
-from hetir.occupancy import amd, cores, intel, nvidia
-from hetir.occupancy.model import OccupancyInputError, Request, Residency
+from hetir.residency import amd, cores, intel, nvidia
+from hetir.residency.model import OccupancyInputError, Request, Residency
 
 
 def residency_of(limits: Limits, request: Request) -> Residency:

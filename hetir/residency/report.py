@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from hetir.limits import Limits, NvidiaUnit, check_cluster, limits_of
-from hetir.occupancy import nvidia
-from hetir.occupancy.advice import Suggestion, best_workgroup_size, suggestions
-from hetir.occupancy.count import residency_of
-from hetir.occupancy.model import (
+from hetir.residency import nvidia
+from hetir.residency.advice import Suggestion, best_workgroup_size, suggestions
+from hetir.residency.count import residency_of
+from hetir.residency.model import (
     OccupancyInputError,
     Request,
     Residency,

@@ -1,8 +1,8 @@
 """How much of a kernel is resident on a device at once, by the vendors' own counts."""
 
-from hetir.occupancy.advice import Suggestion, suggest_workgroup
-from hetir.occupancy.model import OccupancyInputError, Request
-from hetir.occupancy.report import Carveout, Cluster, Occupancy, Tail, occupancy
+from hetir.residency.advice import Suggestion, suggest_workgroup
+from hetir.residency.model import OccupancyInputError, Request
+from hetir.residency.report import Carveout, Cluster, Occupancy, Tail, occupancy
 
 __all__ = [
     "Carveout",

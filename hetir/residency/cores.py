@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hetir.limits import AscendUnit, CpuUnit, Limits, max_registers
-from hetir.occupancy.model import (
+from hetir.residency.model import (
     REGISTERS,
     SHARED_MEMORY,
     SUBGROUPS,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hetir.limits import AmdUnit, Limits
-from hetir.occupancy.model import (
+from hetir.residency.model import (
     BARRIERS,
     REGISTERS,
     SCALAR_REGISTERS,

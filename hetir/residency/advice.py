@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from math import log2, prod
 
 from hetir.limits import Limits, NvidiaUnit
-from hetir.occupancy.count import residency_of
-from hetir.occupancy.model import (
+from hetir.residency.count import residency_of
+from hetir.residency.model import (
     BARRIERS,
     REGISTERS,
     SCALAR_REGISTERS,
