@@ -68,7 +68,8 @@ def bits_of(kind: Scalar, value: float | bool) -> int:
         return int(bool(value))
     if kind.is_int:
         return int(value) & ((1 << kind.bits) - 1)
-    one = np.array(value, np.float64).astype(kind.numpy)
+    with np.errstate(all="ignore"):
+        one = np.array(value, np.float64).astype(kind.numpy)
     return int(one.view(f"u{kind.bytes}"))
 
 

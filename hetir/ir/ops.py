@@ -19,7 +19,6 @@ from hetir.ir.core import Attr
 from hetir.ir.types import BOOL, I64, SCALARS, ArrayType, RefType, Scalar, Type
 
 
-
 class Effect(Flag):
     """What an op may do besides producing its result."""
 
@@ -115,7 +114,7 @@ def infer(spec: Spec, operands: Types, attrs: Attrs) -> tuple[Type, ...]:
 
     Structured ops and `call` have no inferred results: their types are given.
     """
-    _check_attrs(spec, attrs)
+    check_attrs(spec, attrs)
     if spec.rule is not None:
         return spec.rule(operands, attrs)
     if len(operands) != len(spec.operands):
@@ -147,7 +146,8 @@ def _result(want: str, bound: Mapping[str, Type], attrs: Attrs) -> Type:
     return bound[want] if want in bound else SCALARS[want]
 
 
-def _check_attrs(spec: Spec, attrs: Attrs) -> None:
+def check_attrs(spec: Spec, attrs: Attrs) -> None:
+    """RuleError unless the attributes are the ones that the row names, with legal values."""
     for name, allowed in spec.attrs.items():
         if name not in attrs:
             raise RuleError(f"`{spec.name}` needs the attribute `{name}`")
@@ -235,6 +235,8 @@ def _view(operands: Types, attrs: Attrs) -> tuple[Type, ...]:
     assert isinstance(steps, tuple)
     if not isinstance(source, ArrayType) or len(steps) != source.ndim:
         raise RuleError("`view` takes an array and one step an axis")
+    if any(type(s) is not int for s in steps):
+        raise RuleError("the steps of `view` must be integers")
     if len(operands) != 1 + sum(2 if s else 1 for s in steps) or any(
         t != I64 for t in operands[1:]
     ):
@@ -277,6 +279,31 @@ def _same(operands: Types, _: Attrs) -> tuple[Type, ...]:
     return tuple(operands)
 
 
+def movable(kind: Type) -> bool:
+    """Whether such values may be block arguments, results of regions and `select` operands."""
+    return isinstance(kind, Scalar) or kind.space not in ("shared", "private")
+
+
+def _index(name: str) -> Rule:
+    def rule(operands: Types, attrs: Attrs) -> tuple[Type, ...]:
+        axis = attrs["axis"]
+        assert isinstance(axis, int)
+        if operands or not 0 <= axis <= 2:
+            raise RuleError(f"`{name}` takes no operands and an axis of 0 to 2")
+        return (I64,)
+
+    return rule
+
+
+def _print(operands: Types, attrs: Attrs) -> tuple[Type, ...]:
+    if any(not isinstance(t, Scalar) for t in operands):
+        raise RuleError("`print` takes scalars")
+    places = str(attrs["format"]).count("{}")
+    if places != len(operands):
+        raise RuleError(f"`print` has {places} places in its format for {len(operands)} operands")
+    return ()
+
+
 def _nothing(_: Types, __: Attrs) -> tuple[Type, ...]:
     return ()
 
@@ -285,6 +312,8 @@ def _select(operands: Types, _: Attrs) -> tuple[Type, ...]:
     if len(operands) != 3 or operands[0] != BOOL or operands[1] != operands[2]:
         shown = ", ".join(f"`{t}`" for t in operands)
         raise RuleError(f"`select` takes a `bool` and two values of one type, got {shown}")
+    if not isinstance(operands[1], Scalar) and not movable(operands[1]):
+        raise RuleError(f"`select` cannot choose between arrays of `{operands[1].space}` memory")
     return (operands[1],)
 
 
@@ -298,11 +327,11 @@ _RW = Effect.READ | Effect.WRITE
 CONST      = _op("const", "-> ...", "A constant, given by its bits.", attrs={"type": Scalar, "bits": int}, varying="never", evaluate=n.const, rule=_const)
 
 # indices; axis 0 is x, the fastest
-LOCAL_ID   = _op("local_id", "-> i64", "Index of the work-item in its workgroup.", attrs=_AXIS, varying="always")
-GROUP_ID   = _op("group_id", "-> i64", "Index of the workgroup in the grid.", attrs=_AXIS, varying="never")
-GROUP_SIZE = _op("group_size", "-> i64", "Work-items a workgroup along an axis.", attrs=_AXIS, varying="never")
-NUM_GROUPS = _op("num_groups", "-> i64", "Workgroups in the grid along an axis.", attrs=_AXIS, varying="never")
-GLOBAL_ID  = _op("global_id", "-> i64", "group_id * group_size + local_id.", attrs=_AXIS, varying="always")
+LOCAL_ID   = _op("local_id", "-> i64", "Index of the work-item in its workgroup.", attrs=_AXIS, varying="always", rule=_index("local_id"))
+GROUP_ID   = _op("group_id", "-> i64", "Index of the workgroup in the grid.", attrs=_AXIS, varying="never", rule=_index("group_id"))
+GROUP_SIZE = _op("group_size", "-> i64", "Work-items a workgroup along an axis.", attrs=_AXIS, varying="never", rule=_index("group_size"))
+NUM_GROUPS = _op("num_groups", "-> i64", "Workgroups in the grid along an axis.", attrs=_AXIS, varying="never", rule=_index("num_groups"))
+GLOBAL_ID  = _op("global_id", "-> i64", "group_id * group_size + local_id.", attrs=_AXIS, varying="always", rule=_index("global_id"))
 LANE_ID    = _op("lane_id", "-> i64", "Linear local id modulo the logical subgroup width.", varying="always")
 SUBGROUP_ID = _op("subgroup_id", "-> i64", "Linear local id divided by the logical subgroup width.", varying="always")
 SUBGROUP_SIZE = _op("subgroup_size", "-> i64", "The logical subgroup width.", varying="never")
@@ -385,7 +414,7 @@ CONTINUE = _op("continue", "... ->", "Go on with the innermost loop's next itera
 RETURN = _op("return", "... ->", "End the work-item, or leave a function with its results.", terminator=True, rule=_nothing)
 CALL = _op("call", "... -> ...", "Call a function of the module.", attrs={"callee": str}, effect=Effect.SYNC | _RW)
 SAFE_POINT = _op("safe_point", "... -> ...", "A place where a launch can be stopped: live values go in and come back.", attrs={"id": str}, effect=Effect.SYNC | _RW, rule=_same)
-PRINT = _op("print", "... ->", "Write a line to the launch's output; `{}` in the format takes the operands in order.", attrs={"format": str}, effect=_RW, rule=_nothing)
+PRINT = _op("print", "... ->", "Write a line to the launch's output; `{}` in the format takes the operands in order.", attrs={"format": str}, effect=_RW, rule=_print)
 ASSERT = _op("assert", "bool ->", "Report a failed check with its place; the kernel goes on.", attrs={"message": str}, effect=_RW)
 # fmt: on
 

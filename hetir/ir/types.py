@@ -93,8 +93,9 @@ class ArrayType:
     """An array of `element` in `space`.
 
     `strides` holds what is known at compile time of each axis' stride in elements: 1
-    (contiguous, last axis only), 0 (broadcast) or None (a run-time value). `shape` is
-    static for shared and private arrays, which are C-contiguous, and None otherwise.
+    (contiguous, last axis only), 0 (broadcast) or None (a run-time value); nothing known
+    is None for all, so that equal types compare equal. `shape` is static for shared and
+    private arrays, which are C-contiguous, and None otherwise.
     `align` is the known alignment of the first element in bytes.
     """
 
@@ -105,14 +106,20 @@ class ArrayType:
     strides: tuple[int | None, ...] | None = None
     align: int = 0
 
+    def __post_init__(self) -> None:
+        if self.strides is not None and all(s is None for s in self.strides):
+            object.__setattr__(self, "strides", None)
+
     def __str__(self) -> str:
-        if self.shape is not None:
-            dims = ", ".join(map(str, self.shape))
-            return f"array<{self.element}[{dims}], {self.space}>"
+        extents = ("?",) * self.ndim if self.shape is None else self.shape
         known = self.strides or (None,) * self.ndim
-        dims = ", ".join("?" if s is None else f"?:{s}" for s in known)
+        dims = ", ".join(
+            f"{n}" if s is None else f"{n}:{s}" for n, s in zip(extents, known, strict=False)
+        )
+        # a static array without axes has no brackets, a view without axes has empty ones
+        shown = f"{self.element}" if self.shape == () else f"{self.element}[{dims}]"
         align = f", align {self.align}" if self.align else ""
-        return f"array<{self.element}[{dims}], {self.space}{align}>"
+        return f"array<{shown}, {self.space}{align}>"
 
 
 @dataclass(frozen=True, slots=True)
