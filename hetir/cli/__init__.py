@@ -1,0 +1,1 @@
+"""The command line; each module registers its commands."""

@@ -1,0 +1,42 @@
+"""`hetir check`: run a kernel on the evaluator with every check on."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from hetir.cli.common import find_kernel, parse_arguments, parse_dims
+from hetir.compiler import check as check_kernel
+
+
+def register(app: typer.Typer) -> None:
+    """Add `check`."""
+    app.command()(check)
+
+
+def check(
+    kernel: Annotated[str, typer.Argument(metavar="FILE.py:KERNEL")],
+    values: Annotated[list[str] | None, typer.Argument(metavar="NAME=VALUE")] = None,
+    grid: Annotated[str, typer.Option(help="Workgroups: G, or X,Y,Z.")] = "",
+    workgroup: Annotated[str, typer.Option(help="Work-items a workgroup: W, or X,Y,Z.")] = "",
+    seed: Annotated[int, typer.Option(help="Order of workgroups and atomics.")] = 0,
+) -> None:
+    """Find out-of-bounds accesses, races, uninitialised reads, divergent barriers and more."""
+    found = find_kernel(kernel)
+    arguments = parse_arguments(found, values or (), found.parameters)
+    groups, items = found.launch_shape(
+        arguments,
+        parse_dims(grid, "--grid") if grid else None,
+        parse_dims(workgroup, "--workgroup") if workgroup else None,
+    )
+    report = check_kernel(found, tuple(arguments.values()), groups, items, seed=seed)
+    for line in report.output:
+        typer.echo(line)
+    for fault in report.faults:
+        typer.echo(str(fault), err=True)
+    count = len(report.faults)
+    if count:
+        typer.echo(f"{found.name}: {count} fault{'s' * (count > 1)}", err=True)
+        raise typer.Exit(1)
+    typer.echo(f"{found.name}: no faults in {'x'.join(map(str, groups))} workgroups")

@@ -1,0 +1,38 @@
+"""`hetir inspect`: print what a kernel became at one stage."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from hetir.cli.common import UsageError, find_kernel, parse_dims
+from hetir.compiler import compile as compile_kernel
+from hetir.compiler import disassemble
+
+_STAGES = {"hir": "hetir", "llvm": "cpu", "asm": "cpu"}
+
+
+def register(app: typer.Typer) -> None:
+    """Add `inspect`."""
+    app.command()(inspect)
+
+
+def inspect(
+    kernel: Annotated[str, typer.Argument(metavar="FILE.py:KERNEL")],
+    stage: Annotated[str, typer.Option(help="hir, llvm or asm.")] = "hir",
+    signature: Annotated[str, typer.Option(help='"f32, f32[:], i64"; from annotations if left out.')] = "",
+    target: Annotated[str, typer.Option(help="Default: the stage's own.")] = "",
+    workgroup: Annotated[str, typer.Option(help="Compile for this size.")] = "",
+) -> None:
+    """Print a kernel's hetIR, LLVM IR or assembly."""
+    if stage not in _STAGES:
+        raise UsageError(f"there is no stage `{stage}`", hint=f"stages are {', '.join(_STAGES)}")
+    found = find_kernel(kernel)
+    artifact = compile_kernel(
+        found,
+        signature or None,
+        target=target or _STAGES[stage],
+        workgroup=parse_dims(workgroup, "--workgroup") if workgroup else None,
+    )
+    typer.echo(disassemble(artifact) if stage == "asm" else artifact.text, nl=False)

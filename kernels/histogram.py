@@ -1,0 +1,37 @@
+"""Histogram of bytes: counts in shared memory, then one global atomic a bin and workgroup."""
+
+import numpy as np
+
+import hetir
+import hetir.lang as hl
+from hetir.library import Case, Step
+
+BINS = 256
+
+
+@hetir.kernel
+def histogram(x: hl.Array[hl.u8, 1], counts: hl.Array[hl.i32, 1]):
+    lane = hl.local_id(0)
+    local = hl.shared(BINS, hl.i32)
+    for b in range(lane, BINS, hl.group_size(0)):
+        local[b] = 0
+    hl.barrier()
+    for i in range(hl.global_id(0), x.shape[0], hl.global_size(0)):
+        hl.atomic_add(local, x[i], 1, scope="workgroup")
+    hl.barrier()
+    for b in range(lane, BINS, hl.group_size(0)):
+        hl.atomic_add(counts, b, local[b])
+
+
+def case(rng, size=1 << 24, data=None):
+    """`size` bytes; `data` replaces them."""
+    x = rng.integers(0, 256, size, np.uint8) if data is None else data.ravel().astype(np.uint8)
+    counts = np.zeros(BINS, np.int32)
+    return Case(
+        steps=(Step(histogram, (x, counts), (64,), (256,)),),
+        reset=lambda: counts.fill(0),
+        results={"counts": counts},
+        expected=lambda: {"counts": np.bincount(x, minlength=BINS)},
+        bytes=x.size,
+        flops=0,
+    )
