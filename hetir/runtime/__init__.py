@@ -1,0 +1,1 @@
+"""Devices, memory, queues, launches and the compilation cache."""
