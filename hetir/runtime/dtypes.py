@@ -1,0 +1,120 @@
+"""The element types of arguments: hetIR's names, NumPy's types and how a scalar is packed."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+DType = np.dtype[Any]
+
+NUMPY: Mapping[str, DType] = MappingProxyType(
+    {
+        "bool": np.dtype(np.bool_),
+        **{f"i{bits}": np.dtype(f"int{bits}") for bits in (8, 16, 32, 64)},
+        **{f"u{bits}": np.dtype(f"uint{bits}") for bits in (8, 16, 32, 64)},
+        "f16": np.dtype(np.float16),
+        "bf16": np.dtype(ml_dtypes.bfloat16),
+        "f32": np.dtype(np.float32),
+        "f64": np.dtype(np.float64),
+        "f8e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
+        "f8e5m2": np.dtype(ml_dtypes.float8_e5m2),
+    }
+)
+NAMES: Mapping[DType, str] = MappingProxyType({dtype: name for name, dtype in NUMPY.items()})
+
+# of the struct module; floats of 16 bits and fewer are packed as their bits
+CODES: Mapping[str, str] = MappingProxyType(
+    {
+        "bool": "?",
+        **dict(zip(("i8", "i16", "i32", "i64"), "bhiq", strict=True)),
+        **dict(zip(("u8", "u16", "u32", "u64"), "BHIQ", strict=True)),
+        **{"f16": "H", "bf16": "H", "f32": "I", "f64": "d", "f8e4m3": "B", "f8e5m2": "B"},
+    }
+)
+
+
+def packer_of(dtype: str) -> Callable[[Any], Any]:
+    """What turns a Python or NumPy scalar into the value that CODES packs.
+
+    Integers must be in range (checked by `struct`); numbers become floats by one rounding,
+    to infinity where they are too large, and to the largest f8, which saturates.
+    """
+    match dtype:
+        case "bool":
+            return bool
+        case "f64":
+            return _to_f64
+        case "f32":
+            return _to_f32
+        case "f16" | "bf16" | "f8e4m3" | "f8e5m2":
+            return _small_float(dtype)
+        case _:
+            return int_of
+
+
+def int_of(value: Any) -> int:
+    """The integer that `value` is; TypeError for anything with a fraction to lose."""
+    return value.__index__()
+
+
+def _to_f64(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
+
+
+_F32 = struct.Struct("<f")
+_U32 = struct.Struct("<I")
+_EXACT_INTEGERS = 1 << 53
+
+
+def _to_f32(value: Any) -> int:
+    if isinstance(value, int) and abs(value) > _EXACT_INTEGERS:
+        value = _odd_f64(value)
+    try:
+        return _U32.unpack(_F32.pack(value))[0]
+    except OverflowError:
+        return 0x7F800000 if value > 0 else 0xFF800000
+
+
+def _odd_f64(value: int) -> float:
+    """A large integer rounded to odd, which a second rounding to fewer bits cannot spoil."""
+    size = abs(value)
+    extra = size.bit_length() - 53
+    kept = size >> extra
+    if size != kept << extra:
+        kept |= 1
+    sized = _to_f64(kept << extra)
+    return sized if value > 0 else -sized
+
+
+def _small_float(dtype: str) -> Callable[[Any], int]:
+    """Packs a type of at most 16 bits: to f32 by rounding to odd, then once to the type."""
+    kind = NUMPY[dtype]
+    bits = np.dtype(f"uint{8 * kind.itemsize}")
+    largest = float(ml_dtypes.finfo(kind).max) if kind.itemsize == 1 else None
+
+    def pack(value: Any) -> int:
+        wide = _to_f64(_odd_f64(value) if isinstance(value, int) and value > _EXACT_INTEGERS else value)
+        if largest is not None and abs(wide) > largest:
+            wide = largest if wide > 0 else -largest
+        with np.errstate(over="ignore"):
+            return int(_odd_f32(wide).astype(kind).view(bits)[()])
+
+    return pack
+
+
+def _odd_f32(value: float) -> Any:
+    near = np.array(value, np.float64).astype(np.float32)
+    if not np.isfinite(value) or float(near) == value:
+        return near
+    bits = int(near.view(np.uint32))
+    if not np.isfinite(near) or abs(float(near)) > abs(value):
+        bits -= 1  # towards zero
+    return np.array(bits | 1, np.uint32).view(np.float32)
