@@ -151,13 +151,13 @@ def check_shared(limits: Limits, asked_bytes: int, *labels: Label) -> None:
         f"a workgroup asks for {asked_bytes} bytes of {limits.shared_name}, "
         f"`{limits.target}` has {available}",
         *labels,
-        hint=f"save {asked_bytes - available} bytes: a tile of {available // 4} `f32` "
+        hint=f"use {_bytes(asked_bytes - available)} less: a tile of {available // 4} `f32` "
         f"or {available // 2} `f16` elements fits",
     )
 
 
 def check_alignment(limits: Limits, what: str, offset_bytes: int, *labels: Label) -> None:
-    """Raise AlignmentError unless `offset_bytes` is a multiple of the target's `shared_alignment`."""
+    """Raise AlignmentError unless the offset is a multiple of the target's `shared_alignment`."""
     required = limits.shared_alignment
     if offset_bytes % required == 0:
         return
@@ -226,6 +226,10 @@ def check_cluster(limits: Limits, size: int, *labels: Label) -> None:
         *labels,
         hint=hint,
     )
+
+
+def _bytes(count: int) -> str:
+    return "1 byte" if count == 1 else f"{count} bytes"
 
 
 def _shape(extents: Sequence[int]) -> str:

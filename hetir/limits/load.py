@@ -9,7 +9,7 @@ from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 from hetir.diagnostics import CompileError
 from hetir.limits.host import host_unit
@@ -140,8 +140,10 @@ def _unit(
     return kind(parts=tuple(Part(**part) for part in row["parts"]), **values)
 
 
-def _frozen(value: Any) -> Any:
-    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value
+def _frozen(value: Any) -> Any:  # noqa: ANN401 - whatever TOML holds
+    if not isinstance(value, list):
+        return value
+    return tuple(_frozen(item) for item in cast("list[Any]", value))
 
 
 def _read(table: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ Dims = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A product of a family; `units` counts its multiprocessors, compute units, Xe-cores or cores."""
+    """A product; `units` counts its multiprocessors, compute units, Xe-cores or cores."""
 
     name: str
     units: int

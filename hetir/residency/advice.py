@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from math import log2, prod
 
 from hetir.limits import Limits, NvidiaUnit
+from hetir.residency import nvidia
 from hetir.residency.count import residency_of
 from hetir.residency.model import (
     BARRIERS,
@@ -83,7 +84,7 @@ def suggest_workgroup(
 
     The sizes are powers of two times the subgroup; the winner keeps the most subgroups resident,
     lanes in use and units busy, and of nearly equal ones that next to 256. `units` is how many the
-    device has, where the caller knows it. Without an occupancy model the answer is 256 or the limit.
+    device has, where the caller knows it. A target without a model gets 256 or its limit.
     """
     shape = (extents,) if isinstance(extents, int) else tuple(extents)
     width = subgroup_size_of(limits, None)
@@ -119,7 +120,7 @@ def _fit(resident: Residency, group: Sequence[int], extents: Sequence[int], unit
 
 
 def _spread(size: int, extents: Sequence[int], width: int) -> tuple[int, ...]:
-    """`size` work-items over the dimensions: a subgroup along the first, the rest along the next."""
+    """`size` work-items over the dimensions: a subgroup along the first, the rest after it."""
     if len(extents) == 1:
         return (size,)
     first = min(size, width, 1 << (max(1, extents[0]) - 1).bit_length())
@@ -183,5 +184,5 @@ def _larger_carveouts(limits: Limits, request: Request) -> tuple[int, ...]:
     unit = limits.unit
     if request.carveout is None or not isinstance(unit, NvidiaUnit):
         return ()
-    steps = (ceil_div(102400 * kib, unit.unit_shared_bytes) for kib in unit.carveouts_kib)
-    return tuple(percent for percent in steps if percent > request.carveout)
+    asked = request.carveout
+    return tuple(percent for _, percent in nvidia.carveouts(unit) if percent > asked)

@@ -21,12 +21,14 @@ def residency(limits: Limits, unit: AmdUnit, request: Request) -> Residency:
     subgroups = ceil_div(request.workgroup_size, request.subgroup_size)
     most = unit.subgroups_per_simd * unit.simds
     fits = request.workgroup_size <= limits.max_workgroup_size
-    vector = _vector_registers(limits, unit, request)
+    used = _vector_registers(unit, request)
+    column = limits.subgroup_sizes.index(request.subgroup_size)
+    vector = round_up(used, unit.vector_granule[column])
     shared = round_up(request.shared_bytes, unit.shared_granule)
     return Residency(
         bounds={
             SUBGROUPS: most // subgroups if fits else 0,
-            REGISTERS: _by_vector(limits, unit, request, vector, subgroups),
+            REGISTERS: _by_vector(unit, request, column, used, vector, subgroups),
             SCALAR_REGISTERS: _by_scalar(unit, request.scalar_registers, subgroups),
             SHARED_MEMORY: _by_shared(limits, unit, shared),
             # a workgroup of one subgroup has nobody to wait for and takes no barrier
@@ -39,30 +41,27 @@ def residency(limits: Limits, unit: AmdUnit, request: Request) -> Residency:
     )
 
 
-def _vector_registers(limits: Limits, unit: AmdUnit, request: Request) -> int:
-    """What a work-item is handed; with a unified file accumulation registers come on top."""
-    granule = unit.vector_granule[limits.subgroup_sizes.index(request.subgroup_size)]
-    used = request.registers
-    if unit.unified_accumulation and request.accumulation_registers:
-        # the accumulation part starts at a multiple of four
-        used = round_up(used, 4) + request.accumulation_registers
-    return round_up(used, granule)
+def _vector_registers(unit: AmdUnit, request: Request) -> int:
+    """What a work-item uses; in a unified file accumulation registers come on top."""
+    if not (unit.unified_accumulation and request.accumulation_registers):
+        return request.registers
+    # the accumulation part starts at a multiple of four
+    return round_up(request.registers, 4) + request.accumulation_registers
 
 
 def _by_vector(
-    limits: Limits, unit: AmdUnit, request: Request, allocated: int, subgroups: int
+    unit: AmdUnit, request: Request, column: int, used: int, allocated: int, subgroups: int
 ) -> int | None:
     too_many = request.accumulation_registers > unit.accumulation_registers
-    if too_many or allocated > unit.max_vector_registers:
+    if too_many or used > unit.max_vector_registers:
         return 0
     if not allocated:
         return None
-    total = unit.vector_registers[limits.subgroup_sizes.index(request.subgroup_size)]
-    return total // allocated * unit.simds // subgroups
+    return unit.vector_registers[column] // allocated * unit.simds // subgroups
 
 
 def _by_scalar(unit: AmdUnit, registers: int, subgroups: int) -> int | None:
-    # six more hold vcc, flat_scratch and xnack_mask where a kernel uses them; the caller counts them
+    # up to six more hold vcc, flat_scratch and xnack_mask, and count where a kernel uses them
     if registers > unit.max_scalar_registers + 6:
         return 0
     if not unit.scalar_registers or not registers:

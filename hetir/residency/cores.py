@@ -16,8 +16,10 @@ from hetir.residency.model import (
 
 
 def residency(limits: Limits, unit: AscendUnit | CpuUnit, request: Request) -> Residency:
-    """One workgroup if it fits. In SIMT mode the fraction counts subgroups of the core's most;
-    otherwise a core that has a workgroup is full, and only the tail of the grid costs.
+    """One workgroup if it fits.
+
+    In SIMT mode the fraction counts subgroups of the core's most; otherwise a core that has a
+    workgroup is full, and only the tail of the grid costs.
     """
     subgroups = ceil_div(request.workgroup_size, request.subgroup_size)
     shared = round_up(request.shared_bytes, limits.shared_alignment)

@@ -42,9 +42,13 @@ def residency(limits: Limits, unit: NvidiaUnit, request: Request) -> Residency:
     )
 
 
-def shared_steps(unit: NvidiaUnit) -> tuple[int, ...]:
-    """The sizes in bytes that the shared part of the unit's first-level memory can have."""
-    return tuple(kib * 1024 for kib in unit.carveouts_kib)
+def carveouts(unit: NvidiaUnit) -> tuple[tuple[int, int], ...]:
+    """The sizes in bytes that the unit's shared memory can have, each with the percentage for it.
+
+    The driver rounds a percentage up to the next size, so it is the size's own rounded down.
+    """
+    sizes = (kib * 1024 for kib in unit.carveouts_kib)
+    return tuple((size, 100 * size // unit.unit_shared_bytes) for size in sizes)
 
 
 def _by_registers(

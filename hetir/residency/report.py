@@ -137,14 +137,13 @@ class Occupancy:
         if not isinstance(unit, NvidiaUnit):
             return ()
         found: list[Carveout] = []
-        for step in nvidia.shared_steps(unit):
-            percent = ceil_div(100 * step, unit.unit_shared_bytes)
+        for step, percent in nvidia.carveouts(unit):
             given = residency_of(self.limits, replace(self.request, carveout=percent))
             found.append(Carveout(shared_bytes=step, percent=percent, groups_per_unit=given.groups))
         return tuple(found)
 
 
-def occupancy(
+def occupancy(  # noqa: PLR0913 - a keyword for each figure that a vendor counts
     target: str | Limits,
     workgroup_size: int | Sequence[int] = 256,
     registers: int = 64,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
@@ -74,9 +75,26 @@ FACTORS = {
 BOUNDS = tuple(name for name in ANSWER.names or () if name in FACTORS)
 
 TRAITS = (
-    "major minor items unit_registers shared unit_shared optin reserved workgroups "
-    "workgroup_registers workgroup x y z grid_x grid_y grid_z subgroup cluster"
-).split()
+    "major",
+    "minor",
+    "items",
+    "unit_registers",
+    "shared",
+    "unit_shared",
+    "optin",
+    "reserved",
+    "workgroups",
+    "workgroup_registers",
+    "workgroup",
+    "x",
+    "y",
+    "z",
+    "grid_x",
+    "grid_y",
+    "grid_z",
+    "subgroup",
+    "cluster",
+)
 
 
 def _include(package: str, header: str) -> Path:
@@ -170,7 +188,9 @@ def _edges(unit: NvidiaUnit, limits: Limits) -> list[int]:
 def _configurations(index: int, rng: np.random.Generator) -> Iterator[tuple[int, ...]]:
     capability = CAPABILITIES[index]
     unit, limits = _unit(capability), _limits(capability)
-    sizes = [w + d for w in (32, 64, 96, 128, 160, 256, 384, 512, 768, 992, 1024) for d in (-1, 0, 1)]
+    sizes = [
+        w + d for w in (32, 64, 96, 128, 160, 256, 384, 512, 768, 992, 1024) for d in (-1, 0, 1)
+    ]
     # every register count that an instruction can name, and past it, at every edge of the size
     for size in (1, *sizes):
         for registers in range(258):
@@ -245,7 +265,8 @@ def test_every_configuration_equals_the_vendors(
     theirs["factors"][stale] = FACTORS["barriers"]
     different = np.flatnonzero(ours != theirs)
     with capsys.disabled():
-        print(f"\ncuda_occupancy.h: {len(rows)} configurations, {len(different)} differences")
+        count = f"{len(rows)} configurations, {len(different)} differences"
+        sys.stdout.write(f"\ncuda_occupancy.h: {count}\n")
     shown = [(rows[i], ours[i].tolist(), theirs[i].tolist()) for i in different[:5]]
     assert not shown
     assert len(rows) >= 200_000
@@ -266,7 +287,5 @@ def test_best_workgroup_size_equals_the_vendors(vendor: SimpleNamespace) -> None
         sizes.ctypes.data_as(ctypes.c_void_p),
         ctypes.c_long(len(rows)),
     )
-    ours = [
-        occupancy(_LIMITS[row[0]], 32, row[2], row[4]).best_workgroup_size for row in rows
-    ]
+    ours = [occupancy(_LIMITS[row[0]], 32, row[2], row[4]).best_workgroup_size for row in rows]
     assert ours == sizes.tolist()
