@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hetir.source import Loc
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
@@ -42,6 +44,21 @@ class Resources:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """A place in the code that writes records: `kind` is `print`, `assert` or `bounds`.
+
+    `format` is the line to print (`{}` takes the operands in order) or the message;
+    `dtypes` are the operands' scalar types. For `bounds` the operands are, for each axis,
+    index and extent (i64), and `format` names the array.
+    """
+
+    kind: str
+    format: str
+    dtypes: tuple[str, ...]
+    loc: Loc | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Artifact:
     """One kernel compiled for one target.
 
@@ -60,6 +77,7 @@ class Artifact:
     subgroup_size: int = 32
     fences: tuple[object, ...] = ()
     safe_points: tuple[object, ...] = ()
+    sites: tuple[Site, ...] = ()
     reproducible: bool = True
     irreproducible_reason: str = ""
     key: str = ""
