@@ -11,6 +11,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from hetir.ir.rounding import convert, fused
+
 Lanes = np.ndarray[Any, np.dtype[Any]]
 Attrs = Mapping[str, Any]
 
@@ -199,7 +201,7 @@ def maximum_number(_: Attrs, dtype: np.dtype[Any], a: Lanes, b: Lanes) -> Lanes:
 
 def fma(_: Attrs, dtype: np.dtype[Any], a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """a*b + c with one rounding."""
-    raise AssertionError("completed in hetir.ir.numerics before use")
+    return fused(dtype, a, b, c)
 
 
 def mul_hi(_: Attrs, dtype: np.dtype[Any], a: Lanes, b: Lanes) -> Lanes:
@@ -239,23 +241,8 @@ def clz(_: Attrs, dtype: np.dtype[Any], a: Lanes) -> Lanes:
 
 
 def cast(_: Attrs, dtype: np.dtype[Any], a: Lanes) -> Lanes:
-    """Every conversion."""
-    with np.errstate(all="ignore"):
-        if dtype == np.bool_:
-            return a.astype(np.float32) != 0 if a.dtype in _F8 else a != 0
-        if dtype.kind in "iu" and (is_float(a.dtype) or a.dtype in _F8):
-            return _float_to_int(a, dtype)
-        return a.astype(dtype)
-
-
-def _float_to_int(a: Lanes, dtype: np.dtype[Any]) -> Lanes:
-    wide = np.trunc(a.astype(np.float64))
-    info = np.iinfo(dtype)
-    # 2**63 - 1 and the like are not doubles: compare with the next power of two
-    high, low = wide >= float(info.max) + (0.0 if info.bits > 53 else 1.0), wide < float(info.min)
-    inside = np.where(high | low | (wide != wide), 0.0, wide).astype(dtype)
-    clamped = np.where(high, info.max, np.where(low, info.min, inside))
-    return np.where(wide != wide, dtype.type(0), clamped.astype(dtype))
+    """Every conversion, with one rounding."""
+    return convert(a, dtype)
 
 
 def bitcast(_: Attrs, dtype: np.dtype[Any], a: Lanes) -> Lanes:
