@@ -1,0 +1,258 @@
+"""A plain interpreter of hetIR, one work-item at a time: a second opinion for the tests.
+
+It shares the op table's numerics with the evaluator and nothing else. Work-items are
+generators that stop at barriers; subgroup operations are not supported.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from hetir.ir import ops
+from hetir.ir.core import Function, Kernel, Operation, Region, Value
+from hetir.ir.types import ArrayType, Scalar
+
+Lanes = Any
+Env = dict[Value, Lanes]
+Step = Generator[Operation, None, tuple[Operation, list[Lanes]]]
+Watch = Callable[[Operation, tuple[int, ...], tuple[int, int, int], list[Lanes], list[Lanes]], None]
+
+_COMBINE = {
+    "add": ops.ADD, "sub": ops.SUB, "min": ops.MIN, "max": ops.MAX,
+    "and": ops.AND, "or": ops.OR, "xor": ops.XOR,
+}  # fmt: skip
+
+
+class DivergenceError(Exception):
+    """Work-items of one workgroup wait at unlike barriers."""
+
+
+def interpret(
+    kernel: Kernel,
+    arguments: Sequence[Any],
+    grid: tuple[int, int, int],
+    workgroup: tuple[int, int, int],
+    watch: Watch | None = None,
+    functions: Sequence[Function] = (),
+) -> None:
+    """Run every workgroup in order; arrays are written in place. `functions` may be called.
+
+    `watch` sees each executed op: the op, the iteration numbers of the loops around it, the
+    local id, the operands and the results.
+    """
+    bound = [
+        a if isinstance(p.value.type, ArrayType) else np.asarray(a).reshape(1)
+        for p, a in zip(kernel.params, arguments, strict=True)
+    ]
+    for z, y, x in itertools.product(*(range(n) for n in reversed(grid))):
+        group = (x, y, z)
+        shared: dict[Operation, Any] = {}
+        called = {f.name: f for f in functions}
+        items: list[_Item] = []
+        for w, v, u in itertools.product(*(range(n) for n in reversed(workgroup))):
+            env = {p.value: a for p, a in zip(kernel.params, bound, strict=True)}
+            place, width = (u, v, w), kernel.options.width
+            items.append(_Item(place, group, grid, workgroup, width, shared, env, watch, called))
+        _group([(item, item.region(kernel.body)) for item in items])
+
+
+def _group(waiting: list[tuple[_Item, Step]]) -> None:
+    """Run the work-items of one workgroup from barrier to barrier."""
+    while waiting:
+        stopped = [(item, step) for item, step in waiting if next(step, None) is not None]
+        places = {(id(item.at), tuple(item.path)) for item, _ in stopped}
+        if len(places) > 1 or (stopped and len(stopped) < len(waiting)):
+            raise DivergenceError(f"{len(stopped)} of {len(waiting)} work-items at {places}")
+        waiting = stopped
+
+
+@dataclass(slots=True)
+class _Item:
+    local: tuple[int, int, int]
+    group: tuple[int, int, int]
+    grid: tuple[int, int, int]
+    size: tuple[int, int, int]
+    width: int
+    shared: dict[Operation, Any]
+    env: Env
+    watch: Watch | None
+    functions: dict[str, Function]
+    path: list[int] = field(default_factory=list)
+    at: Operation | None = None
+
+    def region(self, region: Region) -> Step:
+        """Run to the terminator; the terminator and its operands."""
+        for op in region.body:
+            operands = [self.env[v] for v in op.operands]
+            if op.spec.terminator:
+                return op, operands
+            if op.spec.regions:
+                left = yield from self.structured(op, operands)
+                if left is not None:
+                    return left
+                results = [self.env[v] for v in op.results]
+            elif op.spec is ops.CALL:
+                results = yield from self.call(op, operands)
+                self.env.update(zip(op.results, results, strict=True))
+            elif op.spec is ops.BARRIER:
+                self.at, results = op, []
+                yield op
+            else:
+                results = self.plain(op, operands)
+                self.env.update(zip(op.results, results, strict=True))
+            if self.watch:
+                self.watch(op, tuple(self.path), self.local, operands, results)
+        raise AssertionError("a region without a terminator")
+
+    def structured(
+        self, op: Operation, operands: list[Lanes]
+    ) -> Generator[Operation, None, tuple[Operation, list[Lanes]] | None]:
+        """Run an `if` or a loop; the exit that leaves it for good, or None."""
+        if op.spec is ops.IF:
+            last, values = yield from self.region(op.regions[0 if operands[0][0] else 1])
+            if last.spec is not ops.YIELD:
+                return last, values
+            self.env.update(zip(op.results, values, strict=True))
+            return None
+        (body,) = op.regions
+        indices, carried = self.iterations(op, operands)
+        self.path.append(0)
+        for index in indices:
+            first = [] if index is None else [np.array([index], np.int64)]
+            self.env.update(zip(body.args, [*first, *carried], strict=True))
+            last, carried = yield from self.region(body)
+            if last.spec is ops.RETURN:
+                self.path.pop()
+                return last, carried
+            if last.spec is ops.BREAK:
+                break
+            self.path[-1] += 1
+        self.path.pop()
+        self.env.update(zip(op.results, carried, strict=True))
+        return None
+
+    def call(self, op: Operation, operands: list[Lanes]) -> Generator[Operation, None, list[Lanes]]:
+        """Run a function; its results."""
+        function = self.functions[str(op.attrs["callee"])]
+        self.env.update(zip(function.params, operands, strict=True))
+        _, results = yield from self.region(function.body)
+        return results
+
+    def iterations(self, op: Operation, operands: list[Lanes]) -> tuple[Any, list[Lanes]]:
+        if op.spec is ops.LOOP:
+            return itertools.repeat(None), operands
+        start, stop, step = (int(v[0]) for v in operands[:3])
+        return (range(start, stop, step) if step else ()), operands[3:]
+
+    def plain(self, op: Operation, operands: list[Lanes]) -> list[Lanes]:
+        if op.spec.evaluate is not None:
+            kind = op.result.type
+            if not isinstance(kind, Scalar):  # a select of arrays
+                return [operands[1] if operands[0][0] else operands[2]]
+            return [np.reshape(op.spec.evaluate(op.attrs, kind.numpy, *operands), (1,))]
+        if op.results and not op.operands and op.spec is not ops.ALLOC:
+            return [np.array([self.index(op)], np.int64)]
+        return _MEMORY[op.name](self, op, operands)
+
+    def index(self, op: Operation) -> int:
+        axis = int(op.attrs.get("axis", 0))  # pyright: ignore[reportArgumentType]
+        linear = self.local[0] + self.size[0] * (self.local[1] + self.size[1] * self.local[2])
+        return {
+            "local_id": self.local[axis],
+            "group_id": self.group[axis],
+            "group_size": self.size[axis],
+            "num_groups": self.grid[axis],
+            "global_id": self.group[axis] * self.size[axis] + self.local[axis],
+            "lane_id": linear % self.width,
+            "subgroup_id": linear // self.width,
+            "subgroup_size": self.width,
+        }[op.name]
+
+
+def _place(array: Any, indices: list[Lanes]) -> tuple[int, ...]:
+    place = tuple(int(i[0]) for i in indices)
+    if any(not 0 <= i < n for i, n in zip(place, array.shape, strict=True)):
+        raise IndexError(f"{place} lies outside {array.shape}")
+    return place
+
+
+def _alloc(item: _Item, op: Operation, _: list[Lanes]) -> list[Any]:
+    kind = op.attrs["type"]
+    assert isinstance(kind, ArrayType) and kind.shape is not None
+    new = np.zeros(kind.shape, kind.element.numpy)
+    return [item.shared.setdefault(op, new) if kind.space == "shared" else new]
+
+
+def _load(_: _Item, op: Operation, operands: list[Lanes]) -> list[Any]:
+    array, *indices = operands
+    return [array[_place(array, indices)].reshape(1).copy()]
+
+
+def _store(_: _Item, op: Operation, operands: list[Lanes]) -> list[Any]:
+    array, *indices, value = operands
+    array[_place(array, indices)] = value[0]
+    return []
+
+
+def _rmw(_: _Item, op: Operation, operands: list[Lanes]) -> list[Any]:
+    array, *indices, value = operands
+    place = _place(array, indices)
+    old = array[place].reshape(1).copy()
+    kind = str(op.attrs["kind"])
+    spec = _COMBINE.get(kind)
+    new = spec.evaluate({}, array.dtype, old, value) if spec and spec.evaluate else value
+    array[place] = np.reshape(new, (1,))[0]
+    return [old]
+
+
+def _cas(_: _Item, op: Operation, operands: list[Lanes]) -> list[Any]:
+    array, *indices, expected, desired = operands
+    place = _place(array, indices)
+    old = array[place].reshape(1).copy()
+    if old.tobytes() == expected.tobytes():
+        array[place] = desired[0]
+    return [old]
+
+
+def _view(_: _Item, op: Operation, operands: list[Lanes]) -> list[Any]:
+    array, *rest = operands
+    steps = op.attrs["steps"]
+    assert isinstance(steps, tuple)
+    numbers = iter(int(v[0]) for v in rest)
+    picks: list[Any] = []
+    for step in steps:
+        assert isinstance(step, int)
+        start = next(numbers)
+        if step == 0:
+            picks.append(start)
+            continue
+        stop = start + step * next(numbers)
+        picks.append(slice(start, None if stop < 0 else stop, step))
+    return [array[tuple(picks)]]
+
+
+def _nothing(_: _Item, __: Operation, ___: list[Lanes]) -> list[Any]:
+    return []
+
+
+_MEMORY: dict[str, Callable[[_Item, Operation, list[Lanes]], list[Any]]] = {
+    "alloc": _alloc,
+    "load": _load,
+    "store": _store,
+    "view": _view,
+    "atomic.load": _load,
+    "atomic.store": _store,
+    "atomic.rmw": _rmw,
+    "atomic.cas": _cas,
+    "fence": _nothing,
+    "print": _nothing,
+    "assert": _nothing,
+    "dim": lambda _, op, v: [np.array([v[0].shape[op.attrs["axis"]]], np.int64)],
+    "stride": lambda _, op, v: [np.array([v[0].strides[op.attrs["axis"]]], np.int64)],
+    "safe_point": lambda _, __, v: list(v),
+}
