@@ -1,7 +1,8 @@
 """How much of a kernel is resident on a device at once, by the vendors' own counts."""
 
 from hetir.residency.advice import Suggestion, suggest_workgroup
-from hetir.residency.model import OccupancyInputError, Request
+from hetir.residency.count import residency_of
+from hetir.residency.model import OccupancyInputError, Request, Residency
 from hetir.residency.report import Carveout, Cluster, Occupancy, Tail, occupancy
 
 __all__ = [
@@ -10,8 +11,10 @@ __all__ = [
     "Occupancy",
     "OccupancyInputError",
     "Request",
+    "Residency",
     "Suggestion",
     "Tail",
     "occupancy",
+    "residency_of",
     "suggest_workgroup",
 ]

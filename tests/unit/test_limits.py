@@ -42,26 +42,8 @@ def test_the_targets_of_the_contract_are_listed() -> None:
     assert {"hetir", "cpu", "spirv:opencl", "spirv:vulkan"} <= names
     assert {"ascend:910b", "ascend:910c", "ascend:310p", "ascend:950"} <= names
     # what ptxas of CUDA 13.0 lists under --gpu-name
-    ptx = [
-        "75",
-        "80",
-        "86",
-        "87",
-        "88",
-        "89",
-        "90",
-        "90a",
-        "100",
-        "100a",
-        "100f",
-        "103",
-        "103a",
-        "103f",
-        "110",
-        "110a",
-        "110f",
-    ]
-    ptx += ["120", "120a", "120f", "121", "121a", "121f"]
+    plain = [75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121]
+    ptx = [*plain, "90a", *(f"{n}{v}" for n in (100, 103, 110, 120, 121) for v in "af")]
     assert {f"ptx:sm_{n}" for n in ptx} == {n for n in names if n.startswith("ptx:")}
     assert set(devices()) == {
         *("amd:gfx906", "amd:gfx90a", "amd:gfx942", "amd:gfx1030", "amd:gfx1100"),
