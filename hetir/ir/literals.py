@@ -1,0 +1,72 @@
+"""Constants as readable numbers that give back exactly the same bits."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+from hetir.ir.build import bits_of, value_of
+from hetir.ir.numerics import canonical_nan
+from hetir.ir.types import Scalar
+
+
+@lru_cache(maxsize=4096)
+def print_constant(kind: Scalar, bits: int) -> str:
+    """The shortest number that `parse_constant` reads as `bits`; a NaN shows its payload."""
+    value = value_of(kind, bits)
+    if not isinstance(value, float):
+        return str(value).lower()
+    if math.isnan(value):
+        return "nan" if bits == canonical_nan(kind.numpy) else f"nan:0x{bits:x}"
+    if math.isinf(value):
+        return str(value)
+    # decimal to f64 to `kind` rounds twice, so that only a trial shows what is exact
+    for digits in range(1, 17) if kind.bits < 64 else ():
+        text = f"{value:.{digits}g}"
+        if bits_of(kind, float(text)) == bits:
+            return _as_float(text)
+    return _as_float(repr(value))
+
+
+def _as_float(text: str) -> str:
+    return text if any(mark in text for mark in ".e") else f"{text}.0"
+
+
+def parse_constant(kind: Scalar, text: str) -> int:
+    """The bits that a number means as `kind`; ValueError says why it means none."""
+    if kind.kind == "bool":
+        if text not in ("true", "false"):
+            raise ValueError("a `bool` is `true` or `false`")
+        return int(text == "true")
+    if kind.is_int:
+        return _integer(kind, text)
+    if text.startswith("nan"):
+        return _nan(kind, text)
+    try:
+        value = float(text)
+    except ValueError:
+        raise ValueError(f"`{text}` is not a number") from None
+    bits = bits_of(kind, value)
+    if math.isnan(value) or math.isinf(value) is not math.isinf(float(value_of(kind, bits))):
+        raise ValueError(f"`{text}` is not a value of `{kind}`")
+    return bits
+
+
+def _integer(kind: Scalar, text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        raise ValueError(f"`{kind}` needs an integer") from None
+    low, high = (
+        (-1 << (kind.bits - 1), 1 << (kind.bits - 1)) if kind.signed else (0, 1 << kind.bits)
+    )
+    if not low <= value < high:
+        raise ValueError(f"{text} does not fit `{kind}`")
+    return value & ((1 << kind.bits) - 1)
+
+
+def _nan(kind: Scalar, text: str) -> int:
+    bits = int(text[4:], 16) if len(text) > 3 else canonical_nan(kind.numpy)
+    if bits >> kind.bits or not math.isnan(float(value_of(kind, bits))):
+        raise ValueError(f"`{text}` is not a NaN of `{kind}`")
+    return bits
