@@ -1,0 +1,1 @@
+"""The memory model: how hetIR's operations are lowered, and a checker that judges programs."""

@@ -1,0 +1,1 @@
+"""Memory models: hetIR's own and those of its targets."""
