@@ -1,0 +1,259 @@
+"""From a Python function to an artifact: trace, inline, check, simplify, lower, cache."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, Protocol
+
+import numpy as np
+
+from hetir import emulator, limits, runtime
+from hetir.artifact import Artifact, Resources, Slot
+from hetir.backends import cpu
+from hetir.diagnostics import CompileError, Label
+from hetir.frontend import Argument, parse_signature, trace
+from hetir.ir.canonical import canonicalise, content_hash
+from hetir.ir.core import Attr, Kernel, Operation, Options, walk
+from hetir.ir.ops import ALLOC
+from hetir.ir.text import parse_kernel, print_kernel
+from hetir.ir.types import SCALARS, ArrayType
+from hetir.passes.check_barriers import check_barriers
+from hetir.passes.inline import inline
+from hetir.passes.layout import layout_of
+from hetir.passes.reproducible import reproducible
+from hetir.passes.simplify import simplify
+from hetir.version import CODE_VERSION
+
+Dims = tuple[int, int, int]
+
+
+class TargetError(CompileError):
+    """The target is known but this version of hetir has no backend for it.
+
+    Cause: a name of `hetir targets` without a backend. Fix: compile for `cpu` or `hetir`.
+    """
+
+    code = "HET360"
+
+
+class Source(Protocol):
+    """What the compiler needs of a `@hetir.kernel` object."""
+
+    name: str
+    function: Callable[..., object]
+    options: Options
+
+    def annotated(self) -> tuple[Argument, ...]:
+        """The arguments that the annotations state; an error where one is missing."""
+        ...
+
+    def specialise(self, values: Sequence[Any]) -> tuple[Argument, ...]:
+        """What the kernel is specialised on when called with these values."""
+        ...
+
+
+def compile(  # noqa: A001 (the contract's name)
+    kernel: Source,
+    signature: str | tuple[Argument, ...] | None = None,
+    *,
+    target: str = "cpu",
+    workgroup: int | tuple[int, ...] | None = None,
+) -> Artifact:
+    """Compile a kernel ahead of time.
+
+    Args:
+        kernel: a `@hetir.kernel` function.
+        signature: types of the parameters, as in `"f32, f32[:], f32[:, ::1], i64"`; taken
+            from the annotations if left out.
+        target: a name of `hetir.targets()`: `hetir` gives portable hetIR text, `cpu` object
+            code for this machine.
+        workgroup: work-items a workgroup that the code may rely on, one to three sizes.
+
+    Raises:
+        CompileError: the kernel is wrong, or asks for more than the target has.
+    """
+    arguments = signature if isinstance(signature, tuple) else _arguments(kernel, signature)
+    return lower(front(kernel, arguments), target, dims(workgroup) if workgroup else None)
+
+
+def _arguments(kernel: Source, signature: str | None) -> tuple[Argument, ...]:
+    return kernel.annotated() if signature is None else parse_signature(signature)
+
+
+def dims(sizes: int | tuple[int, ...]) -> Dims:
+    """One to three sizes as three."""
+    given = (sizes,) if isinstance(sizes, int) else tuple(sizes)
+    x, y, z = (*given, 1, 1)[: max(3, len(given))]
+    return x, y, z
+
+
+def front(kernel: Source, arguments: tuple[Argument, ...]) -> Kernel:
+    """The kernel as hetIR without calls, its barriers checked."""
+    module = trace(kernel.function, arguments, options=kernel.options, name=kernel.name)
+    traced = inline(module)
+    check_barriers(traced)
+    return traced
+
+
+def lower(kernel: Kernel, target: str, workgroup: Dims | None = None) -> Artifact:
+    """Compile hetIR for a target, by the disk cache where the target's code is cached."""
+    family = target.partition(":")[0]
+    check_limits(kernel, target, workgroup)
+    if family == "hetir":
+        return describe(kernel, "hetir", print_kernel(canonicalise(simplify(kernel))), workgroup)
+    if family != "cpu":
+        raise TargetError(
+            f"`{target}` has no backend in this version", hint='compile for target="cpu" or "hetir"'
+        )
+    key = cache_key(kernel, cpu.fingerprint(target), workgroup)
+
+    def make() -> bytes:
+        made = cpu.compile_kernel(simplify(kernel), target=target, workgroup=workgroup)
+        return runtime.encode(replace(finish(made, kernel), key=key))
+
+    return runtime.decode(runtime.cache().make(key, make))
+
+
+def finish(artifact: Artifact, kernel: Kernel) -> Artifact:
+    """Add what depends on the kernel alone."""
+    verdict = reproducible(kernel)
+    place = f" ({verdict.loc})" if verdict.loc else ""
+    return replace(
+        artifact,
+        reproducible=verdict.holds,
+        irreproducible_reason=verdict.reason and verdict.reason + place,
+    )
+
+
+def describe(kernel: Kernel, target: str, text: str, workgroup: Dims | None) -> Artifact:
+    """An artifact that holds text and no code."""
+    made = Artifact(
+        kernel=kernel.name,
+        target=target,
+        entry=kernel.name,
+        text=text,
+        binary=None,
+        layout=layout_of(kernel),
+        resources=Resources(shared_bytes=shared_bytes(kernel)),
+        workgroup=workgroup,
+        subgroup_size=kernel.options.width,
+        key=cache_key(kernel, target, workgroup),
+    )
+    return finish(made, kernel)
+
+
+def cache_key(kernel: Kernel, fingerprint: str, workgroup: Dims | None) -> str:
+    """A hash of everything that shapes the code."""
+    parts = (content_hash(kernel), locations_hash(kernel), fingerprint, workgroup, CODE_VERSION)
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+def locations_hash(kernel: Kernel) -> str:
+    """Records name their place, so that the places of a printing kernel shape its artifact."""
+    places = [(op.name, str(op.loc)) for op in walk(kernel.body) if op.name in ("print", "assert")]
+    if kernel.options.debug:
+        places = [(op.name, str(op.loc)) for op in walk(kernel.body)]
+    return hashlib.sha256(repr(places).encode()).hexdigest()
+
+
+def shared_bytes(kernel: Kernel) -> int:
+    """Bytes of shared memory, each array aligned to 16 bytes."""
+    total = 0
+    for op in walk(kernel.body):
+        if _is_shared(op):
+            total = -(-total // 16) * 16 + array_bytes(op.attrs["type"])
+    return total
+
+
+def _is_shared(op: Operation) -> bool:
+    kind = op.attrs.get("type")
+    return op.spec is ALLOC and isinstance(kind, ArrayType) and kind.space == "shared"
+
+
+def array_bytes(kind: Attr) -> int:
+    """Bytes of a static array."""
+    assert isinstance(kind, ArrayType)
+    count = kind.element.bytes
+    for extent in kind.shape or ():
+        count *= extent
+    return count
+
+
+def check_limits(kernel: Kernel, target: str, workgroup: Dims | None) -> None:
+    """Refuse what the target cannot hold, with both numbers, at the line that asks last."""
+    allowed = limits.limits_of(target)
+    allocs = [op for op in walk(kernel.body) if _is_shared(op)]
+    if allocs:
+        last = allocs[-1].loc
+        labels = (Label(last, "the last shared array"),) if last else ()
+        limits.check_shared(allowed, shared_bytes(kernel), *labels)
+    labels = (Label(kernel.loc, ""),) if kernel.loc else ()
+    if workgroup is not None:
+        limits.check_workgroup(allowed, workgroup, *labels)
+
+
+def evaluate(
+    artifact: Artifact,
+    values: Sequence[Any],
+    grid: Dims,
+    workgroup: Dims,
+    records: np.ndarray[Any, Any] | None,
+    stop: Callable[[], bool],
+) -> None:
+    """Run an artifact of hetIR text on the evaluator: the device `emulator`.
+
+    Raises the first fault that the evaluator's checks find.
+    """
+    _ = records, stop
+    report = emulator.run(parsed(artifact.text), values, grid, workgroup, checks=True)
+    for line in report.output:
+        print(line)  # noqa: T201 (what hl.print is for)
+    if report.faults:
+        raise report.faults[0].error()
+
+
+@lru_cache(maxsize=256)
+def parsed(text: str) -> Kernel:
+    """The kernel that hetIR text holds."""
+    return parse_kernel(text)
+
+
+def check(
+    kernel: Source,
+    arguments: Sequence[Any],
+    grid: int | tuple[int, ...],
+    workgroup: int | tuple[int, ...],
+    *,
+    seed: int = 0,
+) -> emulator.Report:
+    """Run a kernel on the evaluator with every check on.
+
+    Args:
+        kernel: a `@hetir.kernel` function.
+        arguments: as for a launch; arrays are not changed.
+        grid: workgroups, one to three extents.
+        workgroup: work-items a workgroup, one to three extents.
+        seed: shuffles the order of workgroups and atomics, so that order dependence shows.
+
+    Returns:
+        A Report: `faults` (out of bounds, uninitialised reads, races, divergent barriers,
+        index overflow, misuse of subgroup operations; each prints as an error with its
+        line), and `output`, the lines that the kernel printed.
+    """
+    values = tuple(runtime.as_operand(v) for v in arguments)
+    traced = simplify(front(kernel, kernel.specialise(values)))
+    copies = [_slot_value(slot, values) for slot in layout_of(traced).slots]
+    return emulator.run(traced, copies, dims(grid), dims(workgroup), checks=True, seed=seed)
+
+
+def _slot_value(slot: Slot, values: Sequence[Any]) -> Any:
+    """One argument of the evaluator: a copy of the array, or a NumPy scalar."""
+    value: Any = values[int(slot.source[0])]
+    for field in slot.source[1:]:
+        value = getattr(value, field) if isinstance(field, str) else value[field]
+    if slot.ndim is None:
+        return SCALARS[slot.dtype].numpy.type(value)
+    return np.array(value if isinstance(value, np.ndarray) else value.numpy())

@@ -1,0 +1,110 @@
+"""Reads the hidden buffer of a launch: printed lines, failed assertions, bad indices."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from hetir.artifact import Artifact, Site
+from hetir.diagnostics import Label, LaunchError
+from hetir.ir.types import SCALARS
+
+_HEADER = struct.Struct("<QQ")
+_RECORD = struct.Struct("<IIqq")
+CAPACITY_BYTES = 1 << 20
+
+
+class CheckFailedError(LaunchError):
+    """A `hl.assert_`, or an index check of `debug=True`, failed while the kernel ran.
+
+    Cause: the condition was false, or an index lay outside its array, for the work-item
+    named. The access was skipped and the kernel went on. Fix: guard the line.
+    """
+
+    code = "HET510"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record: its site, the work-item that wrote it, and the operands."""
+
+    site: Site
+    group: int
+    item: int
+    operands: tuple[float | int | bool, ...]
+
+
+def read(artifact: Artifact, data: bytes) -> tuple[list[Record], int]:
+    """All records of a buffer, ordered by work-item, and how many bytes found no room."""
+    capacity, used = _HEADER.unpack_from(data)
+    found = sorted(_records(artifact, data[_HEADER.size :][: min(used, capacity)]), key=_order)
+    return found, max(0, used - capacity)
+
+
+def _order(record: Record) -> tuple[int, int]:
+    return record.group, record.item
+
+
+def _records(artifact: Artifact, data: bytes) -> Iterator[Record]:
+    at = 0
+    while at + _RECORD.size <= len(data):
+        size, index, group, item = _RECORD.unpack_from(data, at)
+        if size < _RECORD.size or at + size > len(data) or index >= len(artifact.sites):
+            return
+        site = artifact.sites[index]
+        start = at + _RECORD.size
+        operands = tuple(
+            _operand(data[start + 8 * k : start + 8 * k + 8], dtype)
+            for k, dtype in enumerate(site.dtypes)
+        )
+        yield Record(site, group, item, operands)
+        at += size
+
+
+def _operand(raw: bytes, dtype: str) -> float | int | bool:
+    kind = SCALARS[dtype]
+    value = np.frombuffer(raw[: kind.bytes], kind.numpy)[0]
+    if kind.kind == "bool":
+        return bool(value)
+    return int(value) if kind.is_int else float(value)
+
+
+def finish(artifact: Artifact, echo: Callable[[str], None]) -> Callable[[bytes], None]:
+    """What to do with the buffer at the end of a launch: print the lines, raise the failure."""
+
+    def run(data: bytes) -> None:
+        found, lost = read(artifact, data)
+        for record in found:
+            if record.site.kind == "print":
+                echo(_line(record))
+        if lost:
+            echo(f"hetir: the print buffer is full: {lost} bytes of {artifact.kernel} are lost")
+        failed = [r for r in found if r.site.kind != "print"]
+        if failed:
+            raise _failure(artifact, failed)
+
+    return run
+
+
+def _line(record: Record) -> str:
+    return record.site.format.format(*record.operands)
+
+
+def _failure(artifact: Artifact, failed: list[Record]) -> CheckFailedError:
+    first = failed[0]
+    who = f"work-item {first.item} of workgroup {first.group}"
+    if first.site.kind == "assert":
+        message = f"assertion failed in `{artifact.kernel}`: {first.site.format}"
+    else:
+        index = ", ".join(str(v) for v in first.operands[::2])
+        shape = ", ".join(str(v) for v in first.operands[1::2])
+        message = (
+            f"index ({index}) is out of bounds for `{first.site.format}` of shape ({shape}) "
+            f"in `{artifact.kernel}`"
+        )
+    more = f", and {len(failed) - 1} more" if len(failed) > 1 else ""
+    labels = (Label(first.site.loc, f"{who}{more}"),) if first.site.loc else ()
+    return CheckFailedError(message, *labels)
