@@ -14,8 +14,7 @@ from rich.table import Table
 from hetir.cli.common import UsageError, find_kernel, parse_dims
 from hetir.cli.occupancy_plot import write_plot
 from hetir.compiler import compile as compile_kernel
-from hetir.limits import limits_of
-from hetir.residency import Occupancy, occupancy, suggest_workgroup
+from hetir.residency import Occupancy, occupancy
 
 _LIMITERS = {
     "subgroups": "subgroup slots",
@@ -42,10 +41,13 @@ def show(  # noqa: PLR0913, PLR0917 - an option for each figure
     signature: Annotated[
         str, typer.Option(help='"f32, f32[:], i64"; from annotations if left out.')
     ] = "",
-    workgroup: Annotated[str, typer.Option(help="For example 256 or 16,16.")] = "",
-    registers: Annotated[int | None, typer.Option(help="Registers a work-item.")] = None,
+    workgroup: Annotated[str, typer.Option(help="For example 16,16; 256 if left out.")] = "",
+    registers: Annotated[
+        int | None, typer.Option(help="Registers a work-item; 64 without a kernel.")
+    ] = None,
     shared_bytes: Annotated[
-        int | None, typer.Option(help="Shared memory of a workgroup, static plus dynamic.")
+        int | None,
+        typer.Option(help="Static plus dynamic, of a workgroup; 49152 without a kernel."),
     ] = None,
     barriers: Annotated[int, typer.Option(help="Named barriers of a workgroup.")] = 1,
     carveout: Annotated[
@@ -65,20 +67,20 @@ def show(  # noqa: PLR0913, PLR0917 - an option for each figure
 
     Figures that are given win over those of the kernel.
     """
-    size = parse_dims(workgroup, "--workgroup") if workgroup else None
-    known: dict[str, Any] = {"registers": registers, "shared_bytes": shared_bytes}
+    size = parse_dims(workgroup, "--workgroup") if workgroup else (256,)
+    uses: dict[str, int] = {}
     note = ""
     if kernel is not None:
-        found, note = _figures(kernel, signature, target, size)
-        known = {name: found[name] if value is None else value for name, value in known.items()}
-    uses = {name: value for name, value in known.items() if value is not None}
+        uses, note = _figures(kernel, signature, target, size)
+    given = {"registers": registers, "shared_bytes": shared_bytes}
+    uses |= {name: value for name, value in given.items() if value is not None}
+    if kernel is not None and "registers" not in uses:
+        raise UsageError(
+            f"the registers of {kernel} for {target} are not known here",
+            hint="add --registers with your estimate",
+        )
     answer = occupancy(
-        target,
-        size or suggest_workgroup(limits_of(target), **uses),
-        barriers=barriers,
-        carveout=carveout,
-        subgroup_size=subgroup,
-        **{"registers": 32, "shared_bytes": 0, **uses},
+        target, size, barriers=barriers, carveout=carveout, subgroup_size=subgroup, **uses
     )
     extents = parse_dims(grid, "--grid") if grid else None
     if plot is not None:
@@ -92,19 +94,16 @@ def show(  # noqa: PLR0913, PLR0917 - an option for each figure
 
 
 def _figures(
-    spec: str, signature: str, target: str, workgroup: tuple[int, ...] | None
+    spec: str, signature: str, target: str, workgroup: tuple[int, ...]
 ) -> tuple[dict[str, int], str]:
-    """Registers and shared memory of the compiled kernel, and who counted them."""
+    """Registers, where known, and shared memory of the compiled kernel, and who counted them."""
     artifact = compile_kernel(
         find_kernel(spec), signature or None, target=target, workgroup=workgroup
     )
     resources = artifact.resources
-    if resources.registers is None:
-        raise UsageError(
-            f"the registers of `{artifact.kernel}` for {target} are not known here",
-            hint="add --registers with your estimate, without the kernel",
-        )
-    figures = {"registers": resources.registers, "shared_bytes": resources.shared_bytes}
+    figures = {"shared_bytes": resources.shared_bytes}
+    if resources.registers is not None:
+        figures["registers"] = resources.registers
     return figures, f"`{artifact.kernel}`, figures from {resources.source}"
 
 
@@ -122,7 +121,7 @@ def _print(
         f"{uses.shared_bytes} bytes of shared memory"
     )
     console.print(
-        f"[bold]{answer.groups_per_unit}[/bold] workgroups on a unit, "
+        f"[bold]{_counted(answer.groups_per_unit)}[/bold] on a unit, "
         f"{answer.subgroups_per_unit} of {answer.max_subgroups_per_unit} subgroups: "
         f"[bold]{answer.fraction:.0%}[/bold]"
     )
@@ -131,19 +130,22 @@ def _print(
         console.print(f"{suggestion.text}: {suggestion.fraction:.0%}")
     if answer.fraction < 1 and not answer.suggestions:
         console.print("no single change holds more")
-    console.print(f"best workgroup size: {answer.best_workgroup_size}")
     if extents is not None:
         tail = answer.tail(extents, units)
         console.print(
-            f"{tail.groups} workgroups on {tail.units} units: {tail.waves} waves of "
+            f"{_counted(tail.groups)} on {tail.units} units: {tail.waves} waves of "
             f"{tail.capacity}, {tail.last_wave_groups} in the last, "
             f"{tail.efficiency:.0%} of the places used"
         )
     for step in answer.carveouts():
         console.print(
             f"carve-out {step.percent:3}% ({step.shared_bytes // 1024} KiB): "
-            f"{step.groups_per_unit} workgroups"
+            f"{_counted(step.groups_per_unit)}"
         )
+
+
+def _counted(groups: int) -> str:
+    return "1 workgroup" if groups == 1 else f"{groups} workgroups"
 
 
 def _bounds(answer: Occupancy) -> Table:

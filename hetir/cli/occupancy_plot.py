@@ -76,7 +76,7 @@ def panels(answer: Occupancy) -> tuple[Panel, Panel, Panel]:
     sizes = range(width, max(limits.max_workgroup_size, uses.workgroup_size) + 1, width)
     return (
         _sweep(answer, "registers a work-item", "registers", range(1, most + 1), 1, 64),
-        _sweep(answer, "shared memory a workgroup, KiB", "shared_bytes", shared, 1024, 32),
+        _sweep(answer, "shared memory a workgroup, KiB", "shared_bytes", shared, 1024, 16),
         _sweep(answer, "work-items a workgroup", "workgroup_size", sizes, 1, 256),
     )
 
@@ -107,7 +107,9 @@ def _sweep(
         members = list(run)
         steps.append((members[0][0], members[-1][0], members[0][1]))
     last = values[-1] // unit
-    spacing = every * max(1, -(-last // (every * 5)))
+    spacing = every
+    while last > 5 * spacing:
+        spacing *= 2
     ticks = tuple((tick * unit, str(tick)) for tick in range(0, last + 1, spacing))
     return Panel(title=title, field=field, values=values, ticks=ticks, steps=tuple(steps))
 
@@ -121,9 +123,19 @@ def _heading(answer: Occupancy, name: str) -> Iterator[Shape]:
         x=_LEFT + 18,
         y=52,
         text=f"workgroup of {uses.workgroup_size}, {uses.registers} registers, "
-        f"{uses.shared_bytes} bytes of shared memory: {answer.groups_per_unit} workgroups a unit, "
-        f"{answer.fraction:.0%}, limited by {' and '.join(answer.limiters).replace('_', ' ')}",
+        f"{uses.shared_bytes} bytes of shared memory: {_counted(answer.groups_per_unit)} a unit, "
+        f"{answer.fraction:.0%}{_because(answer)}",
     )
+
+
+def _counted(groups: int) -> str:
+    return "1 workgroup" if groups == 1 else f"{groups} workgroups"
+
+
+def _because(answer: Occupancy) -> str:
+    if answer.fraction == 1:
+        return ""
+    return f", limited by {' and '.join(answer.limiters).replace('_', ' ')}"
 
 
 def _panel(panel: Panel, answer: Occupancy, left: float) -> Iterator[Shape]:
@@ -158,7 +170,7 @@ def _curve(panel: Panel, x: Axis, y: Axis) -> Iterator[Shape]:
         left, right, level = x(max(0, start - panel.values.step)), x(last), y(found.fraction)
         yield Box(x=left, y=level, width=right - left, height=y(0) - level, color=_AREA)
         points += [(left, level), (right, level)]
-        tip = f"{start} to {last}: {found.groups} workgroups, {found.fraction:.0%}"
+        tip = f"{start} to {last}: {_counted(found.groups)}, {found.fraction:.0%}"
         height = y(0) - y(1)
         tips.append(Box(x=left, y=y(1), width=right - left, height=height, color="none", tip=tip))
     yield Path2D(points=tuple(points), color=_LINE, width=2)

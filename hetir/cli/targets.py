@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
+from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
@@ -40,27 +41,26 @@ def targets(
 
 
 def _table(title: str, entries: Iterable[Limits]) -> Table:
-    table = Table(title=title, title_justify="left")
-    for column in ("name", "what", "subgroup", "workgroup", "shared KiB", "with opt-in"):
-        table.add_column(column, justify="left" if column in ("name", "what") else "right")
+    table = Table(title=title, title_justify="left", box=SIMPLE, pad_edge=False)
+    table.add_column("name", no_wrap=True)
+    table.add_column("what")
+    for column in ("subgroup", "workgroup", "shared KiB"):
+        table.add_column(column, justify="right", no_wrap=True)
     for entry in entries:
+        shared = (entry.shared_bytes // 1024, entry.shared_bytes_optin // 1024)
         table.add_row(
             entry.target,
             entry.title,
             _range(entry.subgroup_sizes),
             str(entry.max_workgroup_size),
-            _kib(entry.shared_bytes),
-            _kib(entry.shared_bytes_optin),
+            _range(shared),
         )
     return table
 
 
 def _range(sizes: tuple[int, ...]) -> str:
-    return str(sizes[0]) if len(sizes) == 1 else f"{min(sizes)} to {max(sizes)}"
-
-
-def _kib(count: int) -> str:
-    return f"{count / 1024:g}"
+    low, high = min(sizes), max(sizes)
+    return str(low) if low == high else f"{low} to {high}"
 
 
 def _plain(entry: Limits) -> dict[str, Any]:

@@ -12,49 +12,74 @@ _MAX_ITEMS = 2**63 - 1
 
 
 class SharedMemoryError(CompileError):
-    """A workgroup asks for more shared memory than the target has."""
+    """A workgroup asks for more shared memory than the target has.
+
+    Cause: `hl.shared` arrays of too many bytes together, alignment included. Fix: smaller tiles.
+    """
 
     code = "HET401"
 
 
 class UnifiedBufferError(CompileError):
-    """A workgroup's data and tiles do not fit the Unified Buffer of an Ascend core."""
+    """A workgroup's data and tiles do not fit the Unified Buffer of an Ascend core.
+
+    Cause: shared arrays, varying values and transfer buffers together. Fix: smaller tiles.
+    """
 
     code = "HET402"
 
 
 class GridError(CompileError):
-    """A grid has an extent that no launch can have."""
+    """A grid has an extent that no launch can have.
+
+    Cause: a negative extent, more than three, more than 2^63 - 1 work-items, or an extent past
+    the hardware's where the launch cannot be folded. Fix: more work for each work-item.
+    """
 
     code = "HET403"
 
 
 class WorkgroupSizeError(CompileError):
-    """A workgroup has more work-items than the target allows, or an extent past its limit."""
+    """A workgroup has more work-items than the target allows, or an extent past its limit.
+
+    Cause: the size, or one dimension of it. Fix: a smaller workgroup and a larger grid.
+    """
 
     code = "HET404"
 
 
 class AlignmentError(CompileError):
-    """An address, size or view is not aligned as the target requires."""
+    """An address, size or view is not aligned as the target requires.
+
+    Cause: an offset that is no multiple of what the target moves. Fix: pad to it.
+    """
 
     code = "HET405"
 
 
 class RegisterError(CompileError):
-    """A workgroup of this size cannot have that many registers a work-item."""
+    """A workgroup of this size cannot have that many registers a work-item.
+
+    Cause: the unit's registers are fewer than both together. Fix: smaller workgroups.
+    """
 
     code = "HET406"
 
 
 class SubgroupSizeError(CompileError):
-    """A pinned subgroup width that the target neither has nor can emulate."""
+    """A pinned subgroup width that the target neither has nor can emulate.
+
+    Cause: a width that is no power of two up to 128. Fix: pin one that is.
+    """
 
     code = "HET407"
 
 
 class ClusterSizeError(CompileError):
-    """A cluster of workgroups that the target does not form."""
+    """A cluster of workgroups that the target does not form.
+
+    Cause: a target before sm_90, or too many workgroups. Fix: a smaller cluster, or none.
+    """
 
     code = "HET408"
 

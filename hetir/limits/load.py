@@ -33,7 +33,10 @@ _SHARED_FIELDS = frozenset(f.name for f in fields(Limits)) - {
 
 
 class UnknownTargetError(CompileError):
-    """A target or device that no table lists."""
+    """A target or device that no table lists.
+
+    Cause: a misspelt name. Fix: take one that `hetir targets` lists.
+    """
 
     code = "HET400"
 
@@ -101,7 +104,7 @@ def _nvidia() -> dict[str, Limits]:
     for number, row in document["capability"].items():
         capability = int(number)
         features = [f for f, first in document["features"].items() if first <= capability]
-        title = f"NVIDIA compute capability {capability // 10}.{capability % 10}"
+        title = f"NVIDIA capability {capability // 10}.{capability % 10}"
         for variant in row["variants"]:
             name = f"ptx:sm_{number}{variant}"
             extra = {"a": ["architecture"], "f": ["family"], "": []}[variant]

@@ -74,7 +74,7 @@ def best_workgroup_size(limits: Limits, request: Request) -> int:
 
 def suggest_workgroup(
     limits: Limits,
-    extents: Sequence[int] | int = 1,
+    extents: Sequence[int] | int,
     *,
     registers: int = 32,
     shared_bytes: int = 0,

@@ -19,7 +19,11 @@ VIRTUAL_RESOURCES = "virtual_resources"
 
 
 class OccupancyInputError(CompileError):
-    """A figure given to the occupancy model is no possible figure, or the target has no model."""
+    """A figure given to the occupancy model is impossible, or the target has no model.
+
+    Cause: a negative figure, a percentage past 100, a width that the device lacks, or a target
+    such as `spirv:vulkan` that is many devices. Fix: name a device of `hetir targets`.
+    """
 
     code = "HET409"
 

@@ -5,8 +5,10 @@ NVIDIA is compared with NVIDIA's header in test_occupancy_nvidia.py.
 
 from __future__ import annotations
 
+import doctest
 import re
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -351,3 +353,10 @@ def test_suggested_workgroup() -> None:
         occupancy(sm_90, n, 200, 0).fraction for n in (32, 64, 128, 256, 512, 1024)
     )
     assert suggest_workgroup(limits_of("spirv:vulkan"), (100, 100, 100)) == (32, 8, 1)
+
+
+def test_the_document_tells_the_truth() -> None:
+    path = Path(__file__).parents[2] / "docs" / "occupancy.md"
+    failed, tried = doctest.testfile(str(path), module_relative=False)
+    assert tried > 10
+    assert failed == 0
