@@ -8,22 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
-from hetir.ir.rounding import convert, fused
+from hetir.ir.rounding import BF16, F8, FLOATS, convert, fused
 
 Lanes = np.ndarray[Any, np.dtype[Any]]
 Attrs = Mapping[str, Any]
 
-_BF16 = np.dtype(ml_dtypes.bfloat16)
-_F8 = (np.dtype(ml_dtypes.float8_e4m3fn), np.dtype(ml_dtypes.float8_e5m2))
-_FLOATS = (np.dtype(np.float16), _BF16, np.dtype(np.float32), np.dtype(np.float64))
-
 
 def is_float(dtype: np.dtype[Any]) -> bool:
     """Whether arithmetic on floats is meant."""
-    return dtype in _FLOATS
+    return dtype in FLOATS
 
 
 def bits_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -35,11 +30,11 @@ def canonical_nan(dtype: np.dtype[Any]) -> int:
     """The bits of the one NaN that arithmetic makes."""
     return {
         np.dtype(np.float16): 0x7E00,
-        _BF16: 0x7FC0,
+        BF16: 0x7FC0,
         np.dtype(np.float32): 0x7FC00000,
         np.dtype(np.float64): 0x7FF8000000000000,
-        _F8[0]: 0x7F,
-        _F8[1]: 0x7E,
+        F8[0]: 0x7F,
+        F8[1]: 0x7E,
     }[dtype]
 
 
@@ -80,17 +75,17 @@ def select(_: Attrs, __: np.dtype[Any], cond: Lanes, a: Lanes, b: Lanes) -> Lane
 def neg(_: Attrs, dtype: np.dtype[Any], a: Lanes) -> Lanes:
     """Negation; floats flip the sign bit, NaN included."""
     if not is_float(dtype):
-        return np.negative(a)
+        return np.asarray(np.negative(a))
     raw = bits_dtype(dtype)
-    return (a.view(raw) ^ raw.type(1 << (8 * dtype.itemsize - 1))).view(dtype)
+    return np.asarray(a.view(raw) ^ raw.type(1 << (8 * dtype.itemsize - 1))).view(dtype)
 
 
 def abs_(_: Attrs, dtype: np.dtype[Any], a: Lanes) -> Lanes:
     """Magnitude; floats clear the sign bit."""
     if not is_float(dtype):
-        return np.abs(a)
+        return np.asarray(np.abs(a))
     raw = bits_dtype(dtype)
-    return (a.view(raw) & raw.type((1 << (8 * dtype.itemsize - 1)) - 1)).view(dtype)
+    return np.asarray(a.view(raw) & raw.type((1 << (8 * dtype.itemsize - 1)) - 1)).view(dtype)
 
 
 def _int_parts(a: Lanes, b: Lanes) -> tuple[Lanes, Lanes, Lanes]:
@@ -129,47 +124,49 @@ def rem(_: Attrs, dtype: np.dtype[Any], a: Lanes, b: Lanes) -> Lanes:
     """C's fmod, or the truncated remainder."""
     if is_float(dtype):
         with np.errstate(all="ignore"):
-            wide = np.float32 if dtype.itemsize == 2 else dtype
-            return np.fmod(a.astype(wide), b.astype(wide)).astype(dtype)
+            return np.fmod(_wide(a), _wide(b)).astype(dtype)
     return _int_div(dtype, a, b, floors=False)[1].astype(dtype, copy=False)
 
 
-def floordiv(attrs: Attrs, dtype: np.dtype[Any], a: Lanes, b: Lanes) -> Lanes:
-    """Python's //."""
+def floordiv(_: Attrs, dtype: np.dtype[Any], a: Lanes, b: Lanes) -> Lanes:
+    """Python's //: f16 and bf16 by way of f32, rounded at the end."""
     if not is_float(dtype):
         return _int_div(dtype, a, b, floors=True)[0].astype(dtype, copy=False)
     with np.errstate(all="ignore"):
-        remainder = mod(attrs, dtype, a, b)
-        quotient = np.divide(a - remainder, b).astype(dtype)
-        low = np.floor(quotient)
-        nearest = np.where((quotient - low) > dtype.type(0.5), low + dtype.type(1), low)
-        signed_zero = _with_sign(np.zeros_like(quotient), np.divide(a, b).astype(dtype))
-        result = np.where(quotient == 0, signed_zero, nearest).astype(dtype)
-        return np.where(b == 0, np.divide(a, b).astype(dtype), result)
+        return _float_floor(_wide(a), _wide(b))[0].astype(dtype)
 
 
-def mod(attrs: Attrs, dtype: np.dtype[Any], a: Lanes, b: Lanes) -> Lanes:
-    """Python's %."""
+def mod(_: Attrs, dtype: np.dtype[Any], a: Lanes, b: Lanes) -> Lanes:
+    """Python's %: f16 and bf16 by way of f32, rounded at the end."""
     if not is_float(dtype):
         return _int_div(dtype, a, b, floors=True)[1].astype(dtype, copy=False)
     with np.errstate(all="ignore"):
-        remainder = rem(attrs, dtype, a, b)
-        wrong = (remainder != 0) & ((remainder < 0) != (b < 0))
-        moved = np.where(wrong, (remainder + b).astype(dtype), remainder)
-        return np.where(moved == 0, _with_sign(np.zeros_like(moved), b), moved)
+        return _float_floor(_wide(a), _wide(b))[1].astype(dtype)
 
 
-def _with_sign(magnitude: Lanes, sign: Lanes) -> Lanes:
-    raw = bits_dtype(magnitude.dtype)
-    top = raw.type(1 << (8 * raw.itemsize - 1))
-    sign_bits = np.ascontiguousarray(sign).view(raw) & top
-    return ((np.ascontiguousarray(magnitude).view(raw) & ~top) | sign_bits).view(magnitude.dtype)
+def _wide(a: Lanes) -> Lanes:
+    """f16 and bf16 as f32, which holds them exactly."""
+    return a.astype(np.float32) if a.dtype.itemsize == 2 else a
+
+
+def _float_floor(a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
+    """CPython's float_divmod, step by step in the operands' type; x // 0 is x / 0."""
+    one, half = a.dtype.type(1), a.dtype.type(0.5)
+    ratio, left = a / b, np.fmod(a, b)
+    quotient = (a - left) / b
+    wrong = (left != 0) & ((left < 0) != (b < 0))
+    remainder = np.where(wrong, left + b, np.where(left == 0, np.copysign(left, b), left))
+    quotient = np.where(wrong, quotient - one, quotient)
+    low = np.floor(quotient)
+    nearest = np.where(quotient - low > half, low + one, low)
+    floored = np.where(quotient == 0, np.copysign(np.zeros_like(quotient), ratio), nearest)
+    return np.where(b == 0, ratio, floored), remainder
 
 
 def _extreme(dtype: np.dtype[Any], a: Lanes, b: Lanes, *, least: bool) -> Lanes:
-    """minimum or maximum with -0 < +0; NaN propagates as the canonical NaN."""
+    """The lesser or greater, with -0 < +0; NaN propagates as the canonical NaN."""
     if not is_float(dtype):
-        return np.minimum(a, b) if least else np.maximum(a, b)
+        return np.asarray(np.minimum(a, b) if least else np.maximum(a, b))
     with np.errstate(all="ignore"):
         below = (a < b) | ((a == b) & (np.signbit(a) >= np.signbit(b)))
         picked = np.where(below, a, b) if least else np.where(below, b, a)
@@ -187,16 +184,20 @@ def maximum(_: Attrs, dtype: np.dtype[Any], a: Lanes, b: Lanes) -> Lanes:
     return _extreme(dtype, a, b, least=False)
 
 
+def _without_nan(a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
+    """The operands, where one is NaN the other one twice."""
+    with np.errstate(all="ignore"):
+        return np.where(a != a, b, a), np.where(b != b, a, b)
+
+
 def minimum_number(_: Attrs, dtype: np.dtype[Any], a: Lanes, b: Lanes) -> Lanes:
     """IEEE 754-2019 minimumNumber."""
-    picked = _extreme(dtype, np.where(a != a, b, a), np.where(b != b, a, b), least=True)
-    return picked
+    return _extreme(dtype, *_without_nan(a, b), least=True)
 
 
 def maximum_number(_: Attrs, dtype: np.dtype[Any], a: Lanes, b: Lanes) -> Lanes:
     """IEEE 754-2019 maximumNumber."""
-    picked = _extreme(dtype, np.where(a != a, b, a), np.where(b != b, a, b), least=False)
-    return picked
+    return _extreme(dtype, *_without_nan(a, b), least=False)
 
 
 def fma(_: Attrs, dtype: np.dtype[Any], a: Lanes, b: Lanes, c: Lanes) -> Lanes:
@@ -206,8 +207,25 @@ def fma(_: Attrs, dtype: np.dtype[Any], a: Lanes, b: Lanes, c: Lanes) -> Lanes:
 
 def mul_hi(_: Attrs, dtype: np.dtype[Any], a: Lanes, b: Lanes) -> Lanes:
     """High half of the product."""
-    wide = a.astype(object) * b.astype(object)
-    return (wide >> (8 * dtype.itemsize)).astype(dtype)
+    width = 8 * dtype.itemsize
+    if width == 64:
+        return _mul_hi_64(dtype, a, b)
+    wide = np.dtype(f"{dtype.kind}8")
+    return (a.astype(wide) * b.astype(wide) >> wide.type(width)).astype(dtype)
+
+
+def _mul_hi_64(dtype: np.dtype[Any], a: Lanes, b: Lanes) -> Lanes:
+    """By four products of 32-bit halves; a negative operand subtracts the other one."""
+    low, by = np.uint64(0xFFFFFFFF), np.uint64(32)
+    x, y = (np.asarray(t).view(np.uint64) for t in (a, b))
+    with np.errstate(over="ignore"):
+        cross = (x >> by) * (y & low) + ((x & low) * (y & low) >> by)
+        other = (x & low) * (y >> by) + (cross & low)
+        high = (x >> by) * (y >> by) + (cross >> by) + (other >> by)
+        if dtype.kind == "i":
+            nought = np.uint64(0)
+            high = high - np.where(a < 0, y, nought) - np.where(b < 0, x, nought)
+    return np.asarray(high).view(dtype)
 
 
 def _count(dtype: np.dtype[Any], count: Lanes) -> Lanes:
@@ -217,27 +235,28 @@ def _count(dtype: np.dtype[Any], count: Lanes) -> Lanes:
 
 def shl(_: Attrs, dtype: np.dtype[Any], a: Lanes, b: Lanes) -> Lanes:
     """Left shift."""
-    return np.left_shift(a, _count(dtype, b))
+    return np.asarray(np.left_shift(a, _count(dtype, b)))
 
 
 def shr(_: Attrs, dtype: np.dtype[Any], a: Lanes, b: Lanes) -> Lanes:
     """Right shift."""
-    return np.right_shift(a, _count(dtype, b))
+    return np.asarray(np.right_shift(a, _count(dtype, b)))
 
 
 def popcount(_: Attrs, dtype: np.dtype[Any], a: Lanes) -> Lanes:
     """Number of one bits."""
-    return np.bitwise_count(a.view(bits_dtype(dtype))).astype(dtype)
+    return np.asarray(np.bitwise_count(a.view(bits_dtype(dtype))).astype(dtype))
 
 
 def clz(_: Attrs, dtype: np.dtype[Any], a: Lanes) -> Lanes:
     """Number of leading zero bits."""
     width = 8 * dtype.itemsize
-    left = a.view(bits_dtype(dtype)).copy()
-    zeros = np.full(a.shape, width, np.int64)
-    for bit in range(width):
-        zeros = np.where(left >> left.dtype.type(bit) != 0, width - 1 - bit, zeros)
-    return zeros.astype(dtype)
+    smeared = np.asarray(a).view(bits_dtype(dtype))
+    step = 1
+    while step < width:
+        smeared = smeared | (smeared >> smeared.dtype.type(step))
+        step *= 2
+    return np.asarray((np.uint8(width) - np.bitwise_count(smeared)).astype(dtype))
 
 
 def cast(_: Attrs, dtype: np.dtype[Any], a: Lanes) -> Lanes:
@@ -247,9 +266,10 @@ def cast(_: Attrs, dtype: np.dtype[Any], a: Lanes) -> Lanes:
 
 def bitcast(_: Attrs, dtype: np.dtype[Any], a: Lanes) -> Lanes:
     """The same bits; a NaN becomes canonical when the result is an integer."""
-    lanes = np.ascontiguousarray(a)
-    if dtype.kind in "iu" and (is_float(a.dtype) or a.dtype in _F8):
-        raw = bits_dtype(a.dtype)
-        nan = raw.type(canonical_nan(a.dtype))
-        return np.where(np.isnan(lanes), nan, lanes.view(raw)).view(dtype).reshape(a.shape)
-    return lanes.view(dtype).reshape(a.shape)
+    lanes = np.asarray(a)
+    if dtype.kind in "iu" and lanes.dtype in (*FLOATS, *F8):
+        raw = bits_dtype(lanes.dtype)
+        nan = raw.type(canonical_nan(lanes.dtype))
+        with np.errstate(all="ignore"):
+            lanes = np.where(np.isnan(lanes), nan, lanes.view(raw))
+    return lanes.view(dtype)

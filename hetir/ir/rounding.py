@@ -114,7 +114,7 @@ def two_sum(a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
 
 
 def _add_odd(a: Lanes, b: Lanes) -> Lanes:
-    """a + b in f64, rounded to odd."""
+    """Sum in f64, rounded to odd."""
     total, error = (np.asarray(t) for t in two_sum(a, b))
     bits = total.view(np.int64)
     fix = np.isfinite(error) & (error != 0) & ((bits & 1) == 0)
@@ -177,5 +177,5 @@ def _fma_exact(a: float, b: float, c: float) -> float:
     try:
         nearest = top / bottom
     except OverflowError:
-        return math.copysign(math.inf, top)
-    return nearest if nearest else math.copysign(0.0, top)
+        return math.inf if top > 0 else -math.inf
+    return nearest or math.copysign(0.0, 1 if top > 0 else -1)
