@@ -34,7 +34,8 @@ CANONICAL_VERSION = 1
 
 # fmt: off
 COMMUTATIVE = frozenset((
-    "add", "mul", "min", "max", "min_number", "max_number", "mul_hi", "and", "or", "xor", "eq", "ne",
+    "add", "mul", "min", "max", "min_number", "max_number", "mul_hi", "and", "or", "xor", "eq",
+    "ne",
 ))
 PURE = COMMUTATIVE | frozenset((
     "const", "local_id", "group_id", "group_size", "num_groups", "global_id", "lane_id",
