@@ -107,18 +107,17 @@ def _function(module: Module, name: str, order: dict[str, str]) -> Function:
 
 def _renamed(region: Region, order: dict[str, str]) -> Region:
     """The region with its calls renamed."""
-
-    def visit(op: Operation) -> Operation:
-        regions = tuple(_renamed(inner, order) for inner in op.regions)
+    body: list[Operation] = []
+    for op in region.body:
         attrs = op.attrs
         if op.spec is CALL:
             callee = str(attrs["callee"])
             if callee not in order:
                 raise IllFormedError(f"`call` of `{callee}`, which is not a function of the module")
             attrs = {"callee": order[callee]}
-        return replace(op, regions=regions, attrs=attrs)
-
-    return Region(region.args, tuple(map(visit, region.body)))
+        regions = tuple([_renamed(inner, order) for inner in op.regions])
+        body.append(replace(op, regions=regions, attrs=attrs))
+    return Region(region.args, tuple(body))
 
 
 class _Canon:
@@ -156,7 +155,7 @@ class _Canon:
     def copy(self, region: Region) -> Region:
         """The region with the ops that stay."""
         args = tuple(map(self.define, region.args))
-        return Region(args, tuple(self.operation(op) for op in region.body if self.stays(op)))
+        return Region(args, tuple([self.operation(op) for op in region.body if self.stays(op)]))
 
     def operation(self, op: Operation) -> Operation:
         """One op, its operands sorted where their order does not matter."""

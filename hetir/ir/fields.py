@@ -16,7 +16,7 @@ from hetir.ir.ops import TABLE, Spec
 from hetir.ir.types import SCALARS, SPACES, ArrayType, RefType, Scalar
 from hetir.source import Loc
 
-MAX_NESTING = 200  # regions inside regions: recursion over them stays within Python's limit
+MAX_NESTING = 128  # regions inside regions: recursion over them stays within Python's limit
 MAX_CALLERS = 200  # calls of helpers that one location lies in
 MAX_DIMENSIONS = 6
 MAX_TUPLES = 8  # tuples inside tuples in one attribute

@@ -237,7 +237,10 @@ class _Maker:
             self.emit(b, spec, self.pick(b, kind), self.pick(b, BOOL), **attrs)
         elif spec.signature == "-> i64":
             self.emit(b, spec, **attrs)
-        else:
+        elif spec.signature == "i64... ->":
+            pairs = 2 * self.rng.randrange(3)
+            self.emit(b, spec, *(self.pick(b, I64) for _ in range(pairs)), **attrs)
+        elif spec.signature.startswith("array"):
             self.on_array(b, spec, attrs)
 
     def on_array(self, b: Builder, spec: Spec, attrs: dict[str, object]) -> None:
