@@ -57,5 +57,10 @@ def parse(text: str) -> Litmus:
 
 
 def read(path: Path) -> Litmus:
-    """Read a litmus file."""
-    return parse(path.read_text(encoding="utf-8"))
+    """Read a litmus file; raise LitmusError where there is none or it cannot be read."""
+    try:
+        return parse(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise LitmusError(
+            f"cannot read {path}: {error}", hint="give the path of a litmus file"
+        ) from None

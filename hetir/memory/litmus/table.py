@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from hetir.diagnostics import HetirError
 from hetir.memory.program import Binary, Const, Expr, Instruction, Jump, Label, Reg
 
 
@@ -21,8 +22,13 @@ class Sections:
     claim: str
 
 
-class LitmusError(ValueError):
-    """A litmus file that cannot be read."""
+class LitmusError(HetirError):
+    """A litmus file cannot be read.
+
+    Cause: a word that the format does not have, or a missing section. Fix: as the message says.
+    """
+
+    code = "HET650"
 
 
 _CLAIM = re.compile(r"^\s*(~exists|exists|forall|filter)\b", re.MULTILINE)
