@@ -1,0 +1,92 @@
+"""Attributes of arrays and scalars: shapes, strides, types, conversions."""
+
+from __future__ import annotations
+
+import ast
+import math
+import types
+from typing import Any
+
+from hetir.frontend.errors import UnknownNameError
+from hetir.frontend.extents import extent, known_extents
+from hetir.frontend.frame import Frame, handles
+from hetir.frontend.operators import compute
+from hetir.frontend.tracer import Tracer
+from hetir.frontend.values import (
+    ArrayHandle,
+    Extents,
+    Method,
+    Typed,
+    WeakNumber,
+    describe,
+    is_plain,
+)
+from hetir.ir import ops
+
+_ARRAY = "shape, strides, size, ndim, dtype"
+
+
+@handles(ast.Attribute)
+def attribute(frame: Frame, node: ast.Attribute) -> Any:
+    """`value.name`."""
+    value = frame.evaluate(node.value)
+    tracer = frame.at(node)
+    if isinstance(value, ArrayHandle):
+        return _of_array(tracer, value, node.attr)
+    if isinstance(value, (Typed, WeakNumber)):
+        return _of_scalar(tracer, value, node.attr)
+    if isinstance(value, tuple) and not is_plain(value) and not hasattr(type(value), "_fields"):
+        tracer.fail(UnknownNameError, f"a tuple in a kernel has no attribute `{node.attr}`")
+    try:
+        found = getattr(value, node.attr)
+    except AttributeError:
+        tracer.fail(UnknownNameError, f"{describe(value)} has no attribute `{node.attr}`")
+    except Exception:  # noqa: BLE001 - a property may raise anything
+        return compute(tracer, getattr, value, node.attr)
+    if is_plain(value) and not isinstance(value, tuple) and not _volatile(found):
+        return frame.captures.attribute(value, node.attr)
+    return found
+
+
+def _volatile(found: object) -> bool:
+    """Bound methods are made anew by each read."""
+    return isinstance(found, (types.MethodType, types.BuiltinMethodType, types.MethodWrapperType))
+
+
+def _of_array(tracer: Tracer, array: ArrayHandle, name: str) -> Any:
+    kind = array.type
+    match name:
+        case "shape" | "strides":
+            return known_extents(array, name) or Extents(array, name)
+        case "ndim":
+            return kind.ndim
+        case "dtype":
+            return kind.element
+        case "size":
+            return _size(tracer, array)
+        case _:
+            return tracer.fail(
+                UnknownNameError, f"an array in a kernel has no attribute `{name}`",
+                hint=f"it has {_ARRAY}",
+            )  # fmt: skip
+
+
+def _size(tracer: Tracer, array: ArrayHandle) -> Any:
+    if array.type.shape is not None:
+        return math.prod(array.type.shape)
+    size = None
+    for axis in range(array.type.ndim):
+        dim = extent(tracer, array, axis).ir
+        size = dim if size is None else tracer.once(ops.MUL, size, dim)
+    return 1 if size is None else Typed(size)
+
+
+def _of_scalar(tracer: Tracer, value: Typed | WeakNumber, name: str) -> Any:
+    if name == "dtype":
+        return tracer.type_of(value)
+    if name == "to":
+        return Method(value, name)
+    return tracer.fail(
+        UnknownNameError, f"a scalar in a kernel has no attribute `{name}`",
+        hint="it has dtype and to(dtype)",
+    )  # fmt: skip

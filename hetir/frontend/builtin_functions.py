@@ -1,0 +1,263 @@
+"""Python's builtin functions on kernel values."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import functools
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from hetir.frontend import operators
+from hetir.frontend.errors import CallError, OperandError, RangeError
+from hetir.frontend.extents import extent
+from hetir.frontend.frame import Frame
+from hetir.frontend.iteration import static_items
+from hetir.frontend.operators import compute
+from hetir.frontend.tracer import Tracer
+from hetir.frontend.values import (
+    ArrayHandle,
+    Extents,
+    RangeValue,
+    Typed,
+    WeakNumber,
+    describe,
+    is_plain,
+    number_kind,
+)
+from hetir.ir import ops
+from hetir.ir.core import Value
+from hetir.ir.ops import Spec
+from hetir.ir.types import BOOL, F32, I64
+
+Builtin = Callable[[Frame, ast.Call, list[Any], dict[str, Any]], Any]
+
+
+def _builtin(function: Callable[..., Any], least: int, most: int | None) -> Any:
+    """Run `plain` on plain arguments; check their count and emit for the kernel's."""
+
+    def wrap(emit: Callable[..., Any]) -> Builtin:
+        @functools.wraps(emit)
+        def run(frame: Frame, node: ast.Call, arguments: list[Any], named: dict[str, Any]) -> Any:
+            tracer = frame.tracer
+            if all(map(is_plain, (*arguments, *named.values()))):
+                return compute(tracer, function, *arguments, **named)
+            count, name = len(arguments), function.__name__
+            if named or count < least or (most is not None and count > most):
+                tracer.fail(CallError, f"`{name}` in a kernel does not take these arguments")
+            return emit(frame, node, *arguments)
+
+        return run
+
+    return wrap
+
+
+def _range(frame: Frame, node: ast.Call, arguments: list[Any], named: dict[str, Any]) -> Any:
+    """`range(...)`: a loop's bounds, whether plain or not."""
+    tracer = frame.tracer
+    if named or not 1 <= len(arguments) <= 3:
+        tracer.fail(CallError, "`range` takes one to three integers")
+    start, stop, step = {
+        1: (0, *arguments[:1], 1),
+        2: (*arguments[:2], 1),
+        3: tuple(arguments),
+    }[len(arguments)]
+    for bound, argument in zip(arguments, node.args, strict=False):
+        _integer_bound(frame, bound, argument)
+    if is_plain(step) and step == 0:
+        tracer.fail(RangeError, "the step of `range` is 0", hint="give a step other than 0")
+    return RangeValue(start, stop, step, frame.source.loc(node))
+
+
+def _integer_bound(frame: Frame, bound: Any, node: ast.expr) -> None:
+    kind = number_kind(bound)
+    if isinstance(bound, WeakNumber):
+        kind = bound.kind
+    elif isinstance(bound, Typed):
+        kind = "int" if bound.type.is_int else None
+    if kind != "int":
+        frame.fail(
+            RangeError,
+            f"`range` takes integers, got {describe(bound)}",
+            node,
+            hint="convert with `int(...)`, or divide with `//`",
+        )
+
+
+def scalar(tracer: Tracer, value: Any, name: str) -> None:
+    """Refuse what is no scalar."""
+    if not isinstance(value, (Typed, WeakNumber)) and number_kind(value) is None:
+        hint = "index the array" if isinstance(value, ArrayHandle) else None
+        tracer.fail(OperandError, f"`{name}` is not defined for {describe(value)}", hint=hint)
+
+
+@_builtin(int, 1, 1)
+def _int(frame: Frame, node: ast.Call, value: Any) -> Any:
+    """Integers keep their type, the rest is `i64`."""
+    scalar(frame.tracer, value, "int")
+    if isinstance(value, WeakNumber) and value.kind == "int":
+        return value
+    kind = frame.tracer.type_of(value)
+    return Typed(frame.tracer.convert(value, kind if kind.is_int else I64))
+
+
+@_builtin(float, 1, 1)
+def _float(frame: Frame, node: ast.Call, value: Any) -> Any:
+    """Floats keep their type, the rest is `f32`."""
+    scalar(frame.tracer, value, "float")
+    if isinstance(value, WeakNumber):
+        return value if value.kind == "float" else as_float(value)
+    return Typed(frame.tracer.convert(value, value.type if value.type.is_float else F32))
+
+
+def as_float(value: WeakNumber) -> WeakNumber:
+    """A weak integer as a weak float."""
+    return WeakNumber("float", lambda at, kind: at.convert(value, kind), portable=value.portable)
+
+
+@_builtin(bool, 1, 1)
+def _bool(frame: Frame, node: ast.Call, value: Any) -> Any:
+    """Whether a scalar is not 0."""
+    scalar(frame.tracer, value, "bool")
+    return Typed(frame.tracer.convert(value, BOOL))
+
+
+@_builtin(abs, 1, 1)
+def _abs(frame: Frame, node: ast.Call, value: Any) -> Any:
+    """The magnitude."""
+    return absolute(frame.tracer, value)
+
+
+def absolute(tracer: Tracer, value: Any) -> Any:
+    """`abs(value)`."""
+    scalar(tracer, value, "abs")
+    if is_plain(value):
+        return compute(tracer, abs, value)
+
+    def typed(at: Tracer, kind: Any) -> Value:
+        return at.value(ops.ABS, at.convert(value, I64 if kind == BOOL else kind))
+
+    if isinstance(value, WeakNumber):
+        kind = "int" if value.kind == "bool" else value.kind
+        return WeakNumber(kind, typed, portable=value.portable)
+    return Typed(typed(tracer, tracer.common((value,))))
+
+
+def extreme(tracer: Tracer, spec: Spec, plain: Callable[..., Any], values: list[Any]) -> Any:
+    """The least or greatest of scalars of any types."""
+    if all(map(is_plain, values)):
+        return compute(tracer, plain, *values)
+    for value in values:
+        scalar(tracer, value, plain.__name__)
+    if all(isinstance(v, WeakNumber) or number_kind(v) for v in values):
+        kinds = [v.kind if isinstance(v, WeakNumber) else number_kind(v) or "int" for v in values]
+        kind = max(kinds, key=operators.RANK.__getitem__)
+        portable = all(v.portable for v in values if isinstance(v, WeakNumber))
+        return WeakNumber(
+            "int" if kind == "bool" else kind,
+            lambda at, kind: _fold(at, spec, kind, values),
+            portable=portable,
+        )
+    common = tracer.common(values)
+    return Typed(_fold(tracer, spec, I64 if common == BOOL else common, values))
+
+
+def _fold(tracer: Tracer, spec: Spec, kind: Any, values: list[Any]) -> Value:
+    first, *rest = (tracer.convert(value, kind) for value in values)
+    for value in rest:
+        first = tracer.value(spec, first, value)
+    return first
+
+
+def _extreme_builtin(function: Callable[..., Any], spec: Spec) -> Builtin:
+    @_builtin(function, 1, None)
+    def run(frame: Frame, node: ast.Call, *values: Any) -> Any:
+        items = list(values)
+        if len(items) == 1:
+            items = static_items(frame, items[0], node.args[0])
+            frame.at(node)
+        return extreme(frame.tracer, spec, function, items)
+
+    return run
+
+
+@_builtin(round, 1, 2)
+def _round(frame: Frame, node: ast.Call, value: Any, digits: Any = None) -> Any:
+    """The nearest integer, ties to even, as an `i64`."""
+    tracer = frame.tracer
+    scalar(tracer, value, "round")
+    if digits is not None:
+        tracer.fail(CallError, "`round` in a kernel takes no digits", hint="write `round(x)`")
+    kind = tracer.type_of(value)
+    if not kind.is_float:
+        return _int(frame, node, [value], {})
+    return tracer.typed(ops.CAST, tracer.value(ops.RINT, tracer.convert(value, kind)), to=I64)
+
+
+@_builtin(len, 1, 1)
+def _len(frame: Frame, node: ast.Call, value: Any) -> Any:
+    """The first extent of an array, or the length of a tuple."""
+    if isinstance(value, ArrayHandle):
+        return extent(frame.tracer, value, 0)
+    if isinstance(value, (tuple, Extents)):
+        return len(value)  # pyright: ignore[reportUnknownArgumentType]
+    return frame.tracer.fail(OperandError, f"{describe(value)} has no length")
+
+
+@_builtin(sum, 1, 2)
+def _sum(frame: Frame, node: ast.Call, values: Any, start: Any = 0) -> Any:
+    """The sum of a tuple, from left to right."""
+    for value in static_items(frame, values, node.args[0]):
+        start = operators.binary(frame.at(node), ast.Add, start, value)
+    return start
+
+
+@_builtin(divmod, 2, 2)
+def _divmod(frame: Frame, node: ast.Call, a: Any, b: Any) -> Any:
+    """Quotient and remainder, both floored."""
+    tracer = frame.tracer
+    quotient = operators.binary(tracer, ast.FloorDiv, a, b)
+    return quotient, operators.binary(tracer, ast.Mod, a, b)
+
+
+@_builtin(pow, 2, 2)
+def _pow(frame: Frame, node: ast.Call, a: Any, b: Any) -> Any:
+    """`a ** b`."""
+    return operators.binary(frame.tracer, ast.Pow, a, b)
+
+
+def _collection(function: Callable[..., Any]) -> Builtin:
+    """A function that only walks collections: its elements may be the kernel's."""
+
+    def run(frame: Frame, node: ast.Call, arguments: list[Any], named: dict[str, Any]) -> Any:
+        items = [
+            static_items(frame, value, at)
+            for value, at in zip(arguments, node.args, strict=False)
+        ]
+        return tuple(compute(frame.at(node), function, *items, **named))
+
+    return run
+
+
+BUILTINS: Mapping[Any, Builtin] = MappingProxyType(
+    {
+        range: _range,
+        int: _int,
+        float: _float,
+        bool: _bool,
+        abs: _abs,
+        min: _extreme_builtin(builtins.min, ops.MIN),
+        max: _extreme_builtin(builtins.max, ops.MAX),
+        round: _round,
+        len: _len,
+        sum: _sum,
+        divmod: _divmod,
+        pow: _pow,
+        tuple: _collection(tuple),
+        list: _collection(tuple),
+        zip: _collection(zip),
+        enumerate: _collection(enumerate),
+        reversed: _collection(reversed),
+    }
+)

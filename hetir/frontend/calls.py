@@ -1,0 +1,143 @@
+"""Calls: conversions, builtins, functions of `hl`, plain Python and helpers."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import types
+from typing import Any
+
+from hetir.frontend import helpers
+from hetir.frontend.builtin_functions import BUILTINS
+from hetir.frontend.errors import CallError
+from hetir.frontend.frame import Frame, handles
+from hetir.frontend.iteration import static_items
+from hetir.frontend.operators import compute
+from hetir.frontend.primitive import Func
+from hetir.frontend.tracer import Tracer
+from hetir.frontend.values import FormatText, Method, Typed, describe, is_plain
+from hetir.ir.types import Scalar
+
+# methods that change a plain object: what runs while compiling must leave no trace
+_MUTATORS = frozenset(
+    "append extend insert remove pop clear sort reverse add discard update setdefault popitem "
+    "fill put resize setfield __setitem__ __delitem__ __setattr__".split()
+)
+
+
+@handles(ast.Call)
+def call(frame: Frame, node: ast.Call) -> Any:
+    """`callee(...)`."""
+    callee = frame.evaluate(node.func)
+    arguments: list[Any] = []
+    for argument in node.args:
+        if isinstance(argument, ast.Starred):
+            arguments += static_items(frame, frame.evaluate(argument.value), argument)
+        else:
+            arguments.append(frame.evaluate(argument))
+    named = {_keyword(frame, k): frame.evaluate(k.value) for k in node.keywords}
+    return apply(frame, node, callee, arguments, named)
+
+
+def _keyword(frame: Frame, node: ast.keyword) -> str:
+    if node.arg is None:
+        frame.fail(
+            CallError, "`**` in a call has no meaning in a kernel", node.value,
+            hint="write the arguments one by one",
+        )  # fmt: skip
+    return node.arg
+
+
+def apply(
+    frame: Frame, node: ast.Call, callee: Any, arguments: list[Any], named: dict[str, Any]
+) -> Any:
+    """Call what `callee` is."""
+    tracer = frame.at(node)
+    if isinstance(callee, Scalar):
+        return convert(tracer, callee, *_only(tracer, str(callee), arguments, named))
+    if isinstance(callee, Method):
+        (kind,) = _only(tracer, callee.name, arguments, named)
+        return convert(tracer, kind, callee.owner)
+    if (emit := getattr(callee, "__hetir_primitive__", None)) is not None:
+        check_arguments(tracer, emit, arguments, named)
+        return emit(*arguments, **named)
+    if isinstance(callee, (types.FunctionType, types.MethodType, Func)):
+        return helpers.call_helper(frame, node, callee, arguments, named)
+    try:
+        builtin = BUILTINS.get(callee)
+    except TypeError:  # no hash
+        builtin = None
+    if builtin is not None:
+        return builtin(frame, node, arguments, named)
+    return _plain_call(tracer, callee, arguments, named)
+
+
+def _only(tracer: Tracer, name: str, arguments: list[Any], named: dict[str, Any]) -> list[Any]:
+    if len(arguments) != 1 or named:
+        tracer.fail(CallError, f"`{name}` takes one argument, got {len(arguments) + len(named)}")
+    return arguments
+
+
+def convert(tracer: Tracer, kind: Any, value: Any) -> Typed:
+    """`value` as the scalar type `kind`."""
+    if not isinstance(kind, Scalar):
+        tracer.fail(
+            CallError, f"a type is needed, got {describe(kind)}", hint="write `hl.f32` or another"
+        )
+    return Typed(tracer.convert(value, kind, explicit=True))
+
+
+@functools.lru_cache(maxsize=None)
+def _signature(function: Any) -> inspect.Signature:
+    return inspect.signature(function)
+
+
+def check_arguments(
+    tracer: Tracer, function: Any, arguments: list[Any], named: dict[str, Any]
+) -> None:
+    """Raise the error for arguments that do not fit a function's parameters."""
+    code = function.__code__
+    if not named and len(arguments) == code.co_argcount:
+        return
+    try:
+        _signature(function).bind(*arguments, **named)
+    except TypeError as error:
+        tracer.fail(CallError, f"`{function.__name__}`: {error}")
+
+
+def _plain_call(tracer: Tracer, callee: Any, arguments: list[Any], named: dict[str, Any]) -> Any:
+    """Let Python make a call in which nothing is the kernel's."""
+    values = [*arguments, *named.values()]
+    is_tuple = isinstance(callee, type) and issubclass(callee, tuple) and callee is not tuple
+    if not callable(callee):
+        tracer.fail(CallError, f"{describe(callee)} cannot be called")
+    if hasattr(callee, "launch") and hasattr(callee, "__wrapped__"):
+        tracer.fail(
+            CallError,
+            "a kernel cannot call a kernel",
+            hint="mark the function that is called with `@hetir.func`",
+        )
+    name = getattr(callee, "__name__", type(callee).__name__)
+    if name in _MUTATORS and getattr(callee, "__self__", None) is not None:
+        tracer.fail(
+            CallError,
+            f"`{name}` changes a Python object, which a kernel cannot",
+            hint="store into an array argument, or build a new tuple",
+        )
+    if not is_tuple and not all(map(is_plain, values)):
+        worst = next(value for value in values if not is_plain(value))
+        tracer.fail(
+            CallError,
+            f"`{name}` cannot take {describe(worst)}",
+            hint=_replacement(name, worst),
+        )
+    return compute(tracer, callee, *arguments, **named)
+
+
+def _replacement(name: str, value: object) -> str:
+    if isinstance(value, FormatText):
+        return "pass f-strings to `hl.print` only"
+    if name == "print":
+        return "write `hl.print(...)`"
+    return f"look for `hl.{name}`, or write the function in Python"

@@ -1,0 +1,192 @@
+"""One function being read: its variables, its place, and the tables of what handles a node."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import types
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from hetir.diagnostics import CompileError
+from hetir.frontend.captures import Captures
+from hetir.frontend.errors import UnknownNameError, UnsetVariableError, UnsupportedSyntaxError
+from hetir.frontend.refusals import REFUSED
+from hetir.frontend.shapes import Shape
+from hetir.frontend.sources import FunctionSource, source_of
+from hetir.frontend.tracer import Block, Tracer
+from hetir.frontend.values import Poison, Unset
+from hetir.ir.core import Value
+from hetir.source import Loc
+
+
+@dataclass(slots=True, eq=False)
+class LoopScope:
+    """The innermost loop while its body is read, with what its exits carried."""
+
+    names: tuple[str, ...]
+    shapes: tuple[Shape, ...]
+    arguments: tuple[Value, ...]
+    break_names: tuple[str, ...]
+    break_shapes: tuple[Shape, ...] | None
+    continued: list[Exit] = field(default_factory=list)
+    broken: list[Exit] = field(default_factory=list)
+    unrolled: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Exit:
+    """The variables at a `break`, `continue` or body's end, and what the op was given."""
+
+    values: tuple[object, ...]
+    places: tuple[Loc | None, ...]
+    emitted: tuple[Shape, ...]
+
+
+@dataclass(slots=True, eq=False)
+class ReturnScope:
+    """How a function's returns are emitted: None for a kernel's."""
+
+    shape: Shape | None = None
+    values: list[tuple[object, Loc]] = field(default_factory=list)
+    emitted: list[Shape] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Frame:
+    """The state of one function while it is read."""
+
+    tracer: Tracer
+    function: types.FunctionType
+    source: FunctionSource
+    captures: Captures
+    session: Any
+    env: dict[str, Any] = field(default_factory=dict)
+    where: dict[str, Loc] = field(default_factory=dict)
+    loops: list[LoopScope] = field(default_factory=list)
+    returns: ReturnScope | None = None
+
+    def __post_init__(self) -> None:
+        code = self.function.__code__
+        self.locals = {*code.co_varnames, *code.co_cellvars}
+        cells = self.function.__closure__ or ()
+        self.cells = dict(zip(code.co_freevars, cells, strict=True))
+
+    # ---- places and errors -----------------------------------------------------------------
+
+    def at(self, node: ast.AST) -> Tracer:
+        """Make `node` the current place, for ops and errors."""
+        self.tracer.loc = self.source.loc(node)
+        return self.tracer
+
+    def fail(
+        self, error: type[CompileError], message: str, node: ast.AST, **more: Any
+    ) -> NoReturn:
+        """Raise a user's error at `node`."""
+        self.tracer.fail(error, message, loc=self.source.loc(node), **more)
+
+    # ---- reading -----------------------------------------------------------------------------
+
+    def evaluate(self, node: ast.expr) -> Any:
+        """The value of an expression."""
+        handler = HANDLERS.get(type(node))
+        if handler is None:
+            self.refuse(node)
+        return handler(self, node)
+
+    def execute(self, body: Iterable[ast.stmt]) -> None:
+        """Read statements until one leaves."""
+        for statement in body:
+            handler = HANDLERS.get(type(statement))
+            if handler is None:
+                self.refuse(statement)
+            handler(self, statement)
+            if self.tracer.block.ended:
+                return
+
+    def refuse(self, node: ast.AST) -> NoReturn:
+        """Say that kernels do not have this construct, and what to write instead."""
+        what, hint = REFUSED[type(node)]
+        self.fail(UnsupportedSyntaxError, f"{what} has no meaning in a kernel", node, hint=hint)
+
+    # ---- variables -----------------------------------------------------------------------------
+
+    def load(self, node: ast.Name) -> Any:
+        """The value of a name: local, captured, global or builtin."""
+        name = node.id
+        value = self.env.get(name, _ABSENT)
+        if value is _ABSENT:
+            return self._load_captured(name, node)
+        if isinstance(value, Unset):
+            self.unset(node, value.loc)
+        if isinstance(value, Poison):
+            raise value.error
+        return value
+
+    def unset(self, node: ast.Name, loc: Loc | None = None) -> NoReturn:
+        """Raise the error for a variable without a value."""
+        self.fail(
+            UnsetVariableError,
+            f"`{node.id}` may have no value here",
+            node,
+            label="read here" if loc is None else "",
+            hint=f"give `{node.id}` a value before the branch or loop that assigns it",
+        )
+
+    def _load_captured(self, name: str, node: ast.Name) -> Any:
+        if name in self.locals:
+            self.unset(node)
+        if (cell := self.cells.get(name)) is not None:
+            try:
+                return self.captures.cell(name, cell)
+            except ValueError:
+                self.fail(UnknownNameError, f"`{name}` is not defined yet", node)
+        scope = self.function.__globals__
+        if name in scope:
+            return self.captures.item(scope, name)
+        if hasattr(builtins, name):
+            return getattr(builtins, name)
+        return self.fail(UnknownNameError, f"`{name}` is not defined", node)
+
+    def store(self, name: str, value: Any, node: ast.AST) -> None:
+        """Give a local variable a value."""
+        self.env[name] = value
+        self.where[name] = self.source.loc(node)
+
+    # ---- blocks ------------------------------------------------------------------------------------
+
+    def enter(self) -> Block:
+        """Begin an inner region; `leave` ends it."""
+        self.tracer.block = Block(self.tracer.block)
+        return self.tracer.block
+
+    def leave(self) -> None:
+        """Go back to the enclosing region."""
+        parent = self.tracer.block.parent
+        assert parent is not None
+        self.tracer.block = parent
+
+
+_ABSENT: Any = object()
+
+Handler = Callable[[Frame, Any], Any]
+HANDLERS: dict[type[ast.AST], Handler] = {}
+
+
+def handles(*kinds: type[ast.AST]) -> Callable[[Handler], Handler]:
+    """Register the reader of one or more kinds of tree nodes."""
+
+    def register(handler: Handler) -> Handler:
+        for kind in kinds:
+            HANDLERS[kind] = handler
+        return handler
+
+    return register
+
+
+def open_frame(
+    tracer: Tracer, function: types.FunctionType, captures: Captures, session: Any
+) -> Frame:
+    """A frame for a Python function."""
+    return Frame(tracer, function, source_of(function), captures, session)

@@ -1,0 +1,67 @@
+"""What makes a Python function part of the kernel language."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+from hetir.frontend.errors import OutsideKernelError
+from hetir.frontend.tracer import Tracer, active
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def primitive(function: Callable[P, R]) -> Callable[P, R]:
+    """A function that the frontend calls with kernel values, and that emits ops itself."""
+    name = function.__name__
+
+    @functools.wraps(function)
+    def call(*arguments: P.args, **named: P.kwargs) -> R:
+        if active() is None:
+            raise outside(name)
+        return function(*arguments, **named)
+
+    call.__hetir_primitive__ = function  # pyright: ignore[reportFunctionMemberAccess]
+    return call
+
+
+def outside(name: str) -> OutsideKernelError:
+    """The error for a function of `hl` that ordinary Python calls."""
+    return OutsideKernelError(
+        f"`hl.{name}` works only inside a kernel",
+        hint="call it in a function that is compiled by `@hetir.kernel`",
+    )
+
+
+def current() -> Tracer:
+    """The tracer that a primitive emits into."""
+    tracer = active()
+    assert tracer is not None
+    return tracer
+
+
+class Func:
+    """A helper function written in the kernel language; see `func`."""
+
+    def __init__(self, function: Callable[..., Any], *, library: bool = False) -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
+        self._library = library
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """Run it as ordinary Python, which the functions of `hl` refuse."""
+        if self._library:
+            raise outside(self.function.__name__)
+        return self.function(*arguments, **named)
+
+
+def func(function: Callable[..., Any]) -> Func:
+    """Mark a helper of kernels. Plain Python functions work as helpers too."""
+    return Func(function)
+
+
+def library(function: Callable[P, R]) -> Callable[P, R]:
+    """A function of `hl` that is itself written in the kernel language and read like a helper."""
+    return Func(function, library=True)  # pyright: ignore[reportReturnType]

@@ -1,0 +1,28 @@
+"""Annotations of kernel parameters: `hl.Array[hl.f32, 2]` and `hl.static`."""
+
+from __future__ import annotations
+
+from hetir.frontend.errors import SignatureError
+from hetir.frontend.parameters import STATIC
+from hetir.ir.types import ArrayType, Scalar
+
+static = STATIC
+"""The annotation of a parameter that is a compile-time constant."""
+
+_MOST_DIMENSIONS = 6
+
+
+class Array:
+    """`Array[dtype, ndim]`: an array parameter of 0 to 6 dimensions and any strides."""
+
+    def __class_getitem__(cls, key: tuple[Scalar, int]) -> ArrayType:
+        """The array type of an element type and a number of dimensions."""
+        if not isinstance(key, tuple) or len(key) != 2 or not isinstance(key[0], Scalar):
+            raise SignatureError(
+                "`hl.Array` takes an element type and a number of dimensions",
+                hint="write `hl.Array[hl.f32, 1]`",
+            )
+        element, ndim = key
+        if not isinstance(ndim, int) or not 0 <= ndim <= _MOST_DIMENSIONS:
+            raise SignatureError(f"an array has 0 to {_MOST_DIMENSIONS} dimensions, got {ndim!r}")
+        return ArrayType(element, ndim)
