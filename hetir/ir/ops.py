@@ -304,6 +304,12 @@ def _print(operands: Types, attrs: Attrs) -> tuple[Type, ...]:
     return ()
 
 
+def _pairs(operands: Types, _: Attrs) -> tuple[Type, ...]:
+    if len(operands) % 2 or any(t != I64 for t in operands):
+        raise RuleError("`out_of_bounds` takes an `i64` index and extent for each axis")
+    return ()
+
+
 def _nothing(_: Types, __: Attrs) -> tuple[Type, ...]:
     return ()
 
@@ -416,5 +422,6 @@ CALL = _op("call", "... -> ...", "Call a function of the module.", attrs={"calle
 SAFE_POINT = _op("safe_point", "... -> ...", "A place where a launch can be stopped: live values go in and come back.", attrs={"id": str}, effect=Effect.SYNC | _RW, rule=_same)
 PRINT = _op("print", "... ->", "Write a line to the launch's output; `{}` in the format takes the operands in order.", attrs={"format": str}, effect=_RW, rule=_print)
 ASSERT = _op("assert", "bool ->", "Report a failed check with its place; the kernel goes on.", attrs={"message": str}, effect=_RW)
+OUT_OF_BOUNDS = _op("out_of_bounds", "i64... ->", "Report an access that was skipped: index and extent of each axis.", attrs={"array": str}, effect=_RW, rule=_pairs)
 # fmt: on
 

@@ -97,17 +97,18 @@ def _flows(region: Region, loop: tuple[Operation, ...]) -> Iterator[tuple[Value,
             case "break":
                 yield from zip(loop[-1].results, op.operands, strict=True)
             case "continue":
-                yield from zip(_carried(loop[-1]), op.operands, strict=True)
+                yield from zip(carried_args(loop[-1]), op.operands, strict=True)
             case _:
                 pass
 
 
-def _carried(op: Operation) -> tuple[Value, ...]:
+def carried_args(op: Operation) -> tuple[Value, ...]:
+    """The block arguments of a loop that carry values from one iteration to the next."""
     return op.regions[0].args[1:] if op.spec is ops.FOR else op.regions[0].args
 
 
 def _loop_flows(op: Operation) -> Iterator[tuple[Value, Value]]:
-    carried, (region,) = _carried(op), op.regions
+    carried, (region,) = carried_args(op), op.regions
     yield from zip(carried, op.operands[3:] if op.spec is ops.FOR else op.operands, strict=True)
     if op.spec is ops.FOR:
         yield from zip(op.results, carried, strict=True)

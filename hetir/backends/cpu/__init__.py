@@ -1,1 +1,71 @@
-"""hetir.backends.cpu."""
+"""The CPU: hetIR to object code through LLVM."""
+
+from __future__ import annotations
+
+import hashlib
+
+from hetir.artifact import Artifact, Resources
+from hetir.backends.cpu.emit import Emitter
+from hetir.backends.cpu.frame import Workgroup
+from hetir.backends.cpu.records import sites_of
+from hetir.backends.cpu.schedule import schedule
+from hetir.backends.cpu.targets import UnknownCpuError, resolve
+from hetir.backends.llvm.machine import compile_ir
+from hetir.ir.core import Kernel
+from hetir.passes.expand_arrays import expand_arrays
+from hetir.passes.layout import layout_of
+from hetir.passes.legalize import legalize
+
+__all__ = ["UnknownCpuError", "compile_kernel", "emit_ir"]
+
+VERSION = 1  # of the code that this backend writes, part of every key
+
+
+def emit_ir(
+    kernel: Kernel, *, target: str = "cpu", workgroup: Workgroup | None = None, disjoint: bool = False
+) -> str:
+    """The LLVM IR of a kernel without calls, before LLVM's own passes."""
+    lowered = legalize(expand_arrays(kernel), resolve(target)[0])
+    return _emitter(lowered, workgroup, disjoint).module()
+
+
+def compile_kernel(
+    kernel: Kernel,
+    *,
+    target: str = "cpu",
+    optimise: int = 3,
+    workgroup: Workgroup | None = None,
+    disjoint: bool = False,
+) -> Artifact:
+    """Compile a kernel without calls to an object.
+
+    `optimise` is LLVM's level, 0 to 3. `workgroup` fixes the work-items a workgroup.
+    `disjoint` promises that no two array arguments overlap.
+    """
+    description, machine = resolve(target)
+    lowered = legalize(expand_arrays(kernel), description)
+    emitter = _emitter(lowered, workgroup, disjoint)
+    text = emitter.module()
+    output = compile_ir(text, machine, level=optimise)
+    shaped = "\0".join((str(VERSION), text, description.fingerprint, str(optimise)))
+    return Artifact(
+        kernel=kernel.name,
+        target=target,
+        entry=kernel.name,
+        text=output.ir,
+        binary=output.binary,
+        layout=layout_of(lowered),
+        resources=Resources(
+            shared_bytes=emitter.plan.shared_bytes, item_bytes=emitter.plan.item_bytes
+        ),
+        workgroup=workgroup,
+        subgroup_size=kernel.options.width,
+        sites=sites_of(lowered),
+        key=hashlib.sha256(shaped.encode()).hexdigest(),
+    )
+
+
+def _emitter(lowered: Kernel, workgroup: Workgroup | None, disjoint: bool) -> Emitter:
+    program = schedule(lowered)
+    layout = layout_of(lowered)
+    return Emitter(lowered, program, layout, workgroup=workgroup, disjoint=disjoint)

@@ -1,0 +1,488 @@
+"""The entry function of a kernel: loops over workgroups, then over a program's leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from hetir.artifact import Layout
+from hetir.backends.cpu.alias import Aliases
+from hetir.backends.cpu.frame import (
+    Frame,
+    Workgroup,
+    bytes_of,
+    load_context,
+    plan,
+    store_context,
+)
+from hetir.backends.cpu.program import (
+    Control,
+    Exchange,
+    Exit,
+    Leaf,
+    Node,
+    Once,
+    Schedule,
+    Subgroups,
+)
+from hetir.backends.cpu.records import Records
+from hetir.backends.cpu.subgroups import Exchanger
+from hetir.backends.llvm import memory
+from hetir.backends.llvm.code import Code
+from hetir.backends.llvm.rules import RULES
+from hetir.backends.llvm.structure import Structured, Target, trip_count
+from hetir.ir import ops
+from hetir.ir.core import Kernel, Operation, Value
+from hetir.ir.types import ArrayType, Scalar
+from hetir.target import key_of
+
+_SIGNATURE = "ptr %args, ptr %launch, ptr noalias %scratch, i64 %first, i64 %last"
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """The names of a work-item's ids inside a leaf."""
+
+    linear: str
+    local: tuple[str, str, str] | None
+
+
+class Emitter(Structured):
+    """Emits one kernel; `local` is what the current leaf knows, `outer` what its level does."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        schedule: Schedule,
+        layout: Layout,
+        *,
+        workgroup: Workgroup | None,
+        disjoint: bool,
+    ) -> None:
+        super().__init__(Code())
+        self.kernel = kernel
+        self.outer: dict[Value, str] = {}
+        self.plan = plan(kernel, schedule.context, schedule.private, schedule.masked)
+        self.schedule = schedule
+        self.frame = Frame(self.code, self.plan, layout, workgroup)
+        self.aliases = Aliases(kernel, disjoint=disjoint)
+        self.records = Records(self.code, self.frame, kernel)
+        self._params = {p.value: i for i, p in enumerate(kernel.params)}
+        self._group: tuple[str, ...] = ()
+        self._item = _Item("0", None)
+        self._item_end = ""
+        self._returns: list[str] = []
+        self._exits: list[tuple[str, str]] = []
+        self._joined: list[str] = []
+        self._first = "0"
+
+    # ---- the function ----------------------------------------------------------------
+
+    def module(self) -> str:
+        """The whole LLVM module."""
+        for param, index in self._params.items():
+            if isinstance(param.type, Scalar):
+                self.outer[param] = self.frame.scalar(index, param.type)
+        self._groups()
+        self.frame.finish()
+        body = "\n".join(self.code.lines)
+        parts = [
+            f"define void @{self.kernel.name}({_SIGNATURE}) #0 {{\nentry:\n{body}\n}}",
+            *self.records.text(),
+            *sorted(self.code.declarations.values()),
+            "attributes #0 = { nounwind }",
+            "attributes #1 = { nounwind noinline cold }",
+            "!0 = !{}",
+            *self.aliases.text(),
+        ]
+        return "\n\n".join(parts) + "\n"
+
+    def _groups(self) -> None:
+        """Run workgroups [first, last), x fastest."""
+        code, frame = self.code, self.frame
+        nx, ny = frame.num_groups(0), frame.num_groups(1)
+        begin, done = code.fresh("start"), code.fresh("done")
+        some = code.add("icmp slt i64 %first, %last")
+        code.branch(some, begin, done)
+        code.start(begin)
+        x = code.add(f"urem i64 %first, {nx}")
+        rest = code.add(f"udiv i64 %first, {nx}")
+        y, z = code.add(f"urem i64 {rest}, {ny}"), code.add(f"udiv i64 {rest}, {ny}")
+        head, end = code.fresh("group"), code.fresh("next")
+        code.jump(head)
+        code.start(head)
+        phis = code.reserve()
+        names = tuple("%" + code.fresh("g") for _ in range(4))
+        self._group = names
+        self._returns.append(end)
+        self._clear_mask()
+        self.nodes(self.schedule.nodes)
+        self._returns.pop()
+        code.jump(end)
+        code.start(end)
+        nexts = self._next_group(names, nx, ny)
+        pairs = zip(names, ("%first", x, y, z), nexts, strict=True)
+        code.fill(phis, [f"  {n} = phi i64 [ {a}, %{begin} ], [ {b}, %{end} ]" for n, a, b in pairs])
+        code.branch(code.add(f"icmp slt i64 {nexts[0]}, %last"), head, done)
+        code.start(done)
+        code.put("ret void")
+
+    def _next_group(self, names: Sequence[str], nx: str, ny: str) -> tuple[str, str, str, str]:
+        """Count up the linear id and the three coordinates."""
+        code = self.code
+        linear, x, y, z = names
+        after = code.add(f"add nsw i64 {linear}, 1")
+        x_up = code.add(f"add nuw i64 {x}, 1")
+        x_over = code.add(f"icmp eq i64 {x_up}, {nx}")
+        y_up = code.add(f"add nuw i64 {y}, 1")
+        y_over = code.add(f"icmp eq i64 {y_up}, {ny}")
+        both = code.add(f"and i1 {x_over}, {y_over}")
+        z_up = code.add(f"add nuw i64 {z}, 1")
+        y_next = code.add(f"select i1 {both}, i64 0, i64 {y_up}")
+        return (
+            after,
+            code.add(f"select i1 {x_over}, i64 0, i64 {x_up}"),
+            code.add(f"select i1 {x_over}, i64 {y_next}, i64 {y}"),
+            code.add(f"select i1 {both}, i64 {z_up}, i64 {z}"),
+        )
+
+    # ---- nodes -----------------------------------------------------------------------
+
+    def nodes(self, nodes: Iterable[Node]) -> None:
+        """Emit a level's program."""
+        for node in nodes:
+            match node:
+                case Once(ops=body):
+                    for op in body:
+                        self.emit(op)
+                    self.outer.update(self.local)
+                    self.local.clear()
+                case Leaf():
+                    self._leaf(node)
+                case Exchange(op=op):
+                    Exchanger(self, op, self._first, self.kernel.options.width).emit()
+                case Subgroups(nodes=inner):
+                    self._subgroups(inner)
+                case Control():
+                    self._control(node)
+                case Exit(op=op):
+                    self._exit(op)
+
+    def read(self, value: Value) -> str:
+        """A value that is the same for the whole level."""
+        return self.read_item(value, self._first)
+
+    def read_item(self, value: Value, index: str) -> str:
+        """A value of one item, outside a leaf."""
+        name = self.outer.get(value)
+        return self._load(value, index) if name is None else name
+
+    @contextmanager
+    def each_lane(self, first: str) -> Iterator[tuple[str, str]]:
+        """A loop over the items of a subgroup: gives the item and its lane."""
+        with self.counted(first, self.lanes_end(first), 1) as item:
+            yield item, self.code.add(f"sub nuw nsw i64 {item}, {first}")
+
+    def column(self, value: Value) -> str:
+        """The context array of a value."""
+        return self.frame.column(self.plan.context[value])
+
+    def _load(self, value: Value, index: str) -> str:
+        return load_context(self.code, value, self.column(value), index, self.aliases.context)
+
+    def save(self, value: Value, index: str, name: str) -> None:
+        """Write an item's entry of a value's context array."""
+        column = self.column(value)
+        store_context(self.code, value, column, index, name, self.aliases.context)
+
+    def _exit(self, op: Operation) -> None:
+        again_leave = self._exits[-1] if self._exits else ("", "")
+        label = {
+            ops.YIELD: self._joined[-1] if self._joined else "",
+            ops.CONTINUE: again_leave[0],
+            ops.BREAK: again_leave[1],
+            ops.RETURN: self._returns[-1],
+        }[op.spec]
+        self.code.jump(label)
+        self.code.start(self.code.fresh("dead"))
+
+    def _control(self, node: Control) -> None:
+        match node.op.spec:
+            case ops.IF:
+                self._level_if(node)
+            case _:
+                self._level_loop(node)
+
+    def _level_if(self, node: Control) -> None:
+        code = self.code
+        join = code.fresh("join")
+        labels = code.fresh("then"), code.fresh("else")
+        code.branch(self.read(node.op.operands[0]), *labels)
+        self._joined.append(join)
+        for label, region in zip(labels, node.regions, strict=True):
+            code.start(label)
+            self.nodes(region)
+            code.put("unreachable")
+        self._joined.pop()
+        code.start(join)
+
+    def _level_loop(self, node: Control) -> None:
+        code, op = self.code, node.op
+        head, again, leave = code.fresh("head"), code.fresh("latch"), code.fresh("done")
+        counted = op.spec is ops.FOR
+        bounds = tuple(map(self.read, op.operands[:3])) if counted else ()
+        count = trip_count(code, *bounds) if counted else ""
+        entry = code.block
+        code.jump(head)
+        code.start(head)
+        phis = code.reserve()
+        counter, index = "%" + code.fresh("k"), "%" + code.fresh("i")
+        if counted:
+            self.outer[op.regions[0].args[0]] = index
+            body = code.fresh("body")
+            code.branch(code.add(f"icmp ult i64 {counter}, {count}"), body, leave)
+            code.start(body)
+        self._joined.append(again)
+        self._exits.append((again, leave))
+        self.nodes(node.regions[0])
+        self._exits.pop()
+        self._joined.pop()
+        code.put("unreachable")
+        code.start(again)
+        if counted:
+            bumped = code.add(f"add nuw i64 {counter}, 1")
+            moved = code.add(f"add i64 {index}, {bounds[2]}")
+            rows = ((counter, "0", bumped), (index, bounds[0], moved))
+            code.fill(
+                phis, [f"  {n} = phi i64 [ {a}, %{entry} ], [ {b}, %{again} ]" for n, a, b in rows]
+            )
+        code.jump(head)
+        code.start(leave)
+
+    def _subgroups(self, nodes: list[Node]) -> None:
+        """Run a program for each subgroup of the workgroup."""
+        with self.counted("0", self.frame.items(), self.kernel.options.width) as first:
+            before, self._first = self._first, first
+            end = self.code.fresh("subgroup_end")
+            self._returns.append(end)
+            self.nodes(nodes)
+            self._returns.pop()
+            self.code.jump(end)
+            self.code.start(end)
+            self._first = before
+
+    @contextmanager
+    def counted(self, start: str, stop: str, step: int) -> Iterator[str]:
+        """A loop of the emitter's own: gives the index."""
+        code, entry = self.code, self.code.block
+        head, body, leave = code.fresh("head"), code.fresh("body"), code.fresh("done")
+        code.jump(head)
+        code.start(head)
+        phi = code.reserve()
+        index = "%" + code.fresh("i")
+        code.branch(code.add(f"icmp slt i64 {index}, {stop}"), body, leave)
+        code.start(body)
+        yield index
+        latch = code.fresh("latch")
+        code.jump(latch)
+        code.start(latch)
+        after = code.add(f"add nuw nsw i64 {index}, {step}")
+        code.fill(phi, [f"  {index} = phi i64 [ {start}, %{entry} ], [ {after}, %{latch} ]"])
+        code.jump(head)
+        code.start(leave)
+
+    # ---- leaves ----------------------------------------------------------------------
+
+    def _leaf(self, leaf: Leaf) -> None:
+        """Run a leaf for every item of the level."""
+        code, frame = self.code, self.frame
+        sx, sy, sz = map(frame.group_size, range(3))
+        if len(self._returns) > 1:
+            stop = self.lanes_end(self._first)
+            with self.counted(self._first, stop, 1) as linear:
+                x, rest = code.add(f"urem i64 {linear}, {sx}"), code.add(f"udiv i64 {linear}, {sx}")
+                y, z = code.add(f"urem i64 {rest}, {sy}"), code.add(f"udiv i64 {rest}, {sy}")
+                self._work_item(leaf, linear, (x, y, z))
+            return
+        with self.counted("0", sz, 1) as z, self.counted("0", sy, 1) as y:
+            plane = code.add(f"mul nuw nsw i64 {z}, {sy}")
+            row = code.add(f"add nuw nsw i64 {plane}, {y}")
+            base = code.add(f"mul nuw nsw i64 {row}, {sx}")
+            with self.counted("0", sx, 1) as x:
+                linear = code.add(f"add nuw nsw i64 {base}, {x}")
+                self._work_item(leaf, linear, (x, y, z))
+
+    def lanes_end(self, first: str) -> str:
+        """One past the last item of the subgroup that starts at `first`."""
+        code, kind = self.code, "i64"
+        whole = code.add(f"add nuw nsw i64 {first}, {self.kernel.options.width}")
+        return code.intrinsic("umin", kind, (kind, whole), (kind, self.frame.items()))
+
+    def _work_item(self, leaf: Leaf, linear: str, local: tuple[str, str, str]) -> None:
+        code = self.code
+        self._item, self._item_end = _Item(linear, local), code.fresh("item_end")
+        self.watched = set(leaf.outputs)
+        self._skip_returned()
+        for op in leaf.again:
+            self.emit(op)
+        for value in leaf.inputs:
+            self.local[value] = self._load(value, linear)
+        move = Target(code.fresh("move"))
+        self.enter(move)
+        self.body(leaf.ops)
+        self.exit()
+        if move.edges:
+            if not leaf.ops[-1].spec.terminator:
+                code.put("unreachable")
+            self.land(move, tuple(Value(v.type) for v in leaf.moved), leaf.moved)
+        if not leaf.ops[-1].spec.terminator or move.edges:
+            code.jump(self._item_end)
+        code.start(self._item_end)
+        self.watched = set()
+        self.local.clear()
+        self._item = _Item(self._first, None)
+
+    def land(self, move: Target, fresh: Sequence[Value], moved: Sequence[Value]) -> None:
+        """What a terminator carried goes to its places in the context."""
+        self.phis(move, fresh)
+        for source, value in zip(fresh, moved, strict=True):
+            self.save(value, self._item.linear, self.local[source])
+
+    def watch(self, op: Operation) -> None:
+        """Keep the results that other leaves read."""
+        for value in op.results:
+            if value in self.watched:
+                self.save(value, self._item.linear, self.local[value])
+
+    def _mask(self, linear: str) -> str:
+        column = self.frame.column(self.plan.mask)
+        return self.code.add(f"getelementptr i8, ptr {column}, i64 {linear}")
+
+    def _clear_mask(self) -> None:
+        if self.schedule.masked:
+            items, column = self.frame.items(), self.frame.column(self.plan.mask)
+            name = "llvm.memset.p0.i64"
+            self.code.declarations[name] = f"declare void @{name}(ptr, i8, i64, i1)"
+            self.code.put(f"call void @{name}(ptr {column}, i8 0, i64 {items}, i1 false)")
+
+    def _skip_returned(self) -> None:
+        if self.schedule.masked:
+            code, runs = self.code, self.code.fresh("runs")
+            byte = code.add(f"load i8, ptr {self._mask(self._item.linear)}")
+            code.branch(code.add(f"icmp ne i8 {byte}, 0"), self._item_end, runs)
+            code.start(runs)
+
+    def leave(self, op: Operation) -> None:
+        """A work-item ends: later leaves skip it."""
+        if self.schedule.masked:
+            self.code.put(f"store i8 1, ptr {self._mask(self._item.linear)}")
+        self.code.jump(self._item_end)
+
+    # ---- ops -------------------------------------------------------------------------
+
+    def operand(self, value: Value) -> str:
+        """A value of the leaf, or of the level around it."""
+        name = self.local.get(value)
+        return self.outer[value] if name is None else name
+
+    def emit(self, op: Operation) -> None:
+        """Emit a plain op."""
+        special = _SPECIAL.get(op.spec)
+        if special is not None:
+            special(self, op)
+            return
+        args = [self.operand(v) for v in op.operands]
+        self.local[op.result] = RULES[key_of(op)](self.code, op, args)
+
+    def access(self, op: Operation) -> None:
+        """A load, store or atomic."""
+        args = [self.operand(v) for v in op.operands]
+        name = memory.access(self.code, op, args, self.aliases.of(op.operands[0]))
+        if name is not None:
+            self.local[op.result] = name
+
+    def _nothing(self, op: Operation) -> None:
+        """An alloc: its place is known."""
+
+    def _fence(self, op: Operation) -> None:
+        memory.fence(self.code, op)
+
+    def _base(self, op: Operation) -> None:
+        array = op.operands[0]
+        kind, frame = array.type, self.frame
+        assert isinstance(kind, ArrayType)
+        if array in self._params:
+            name = frame.pointer(self._params[array])
+        elif kind.space == "shared":
+            name = frame.shared(array)
+        elif array in self.plan.arrays:
+            column = frame.column(self.plan.arrays[array])
+            size = -(-bytes_of(kind) // 8) * 8
+            offset = self.code.add(f"mul nuw nsw i64 {self._item.linear}, {size}")
+            name = self.code.index(column, offset)
+        else:
+            name = frame.stack(kind, array)
+        self.local[op.result] = name
+
+    def _dim(self, op: Operation) -> None:
+        self._extent(op, self.frame.extent)
+
+    def _stride(self, op: Operation) -> None:
+        self._extent(op, self.frame.stride)
+
+    def _extent(self, op: Operation, ask: Callable[[int, int], str]) -> None:
+        axis = op.attrs["axis"]
+        assert isinstance(axis, int)
+        self.local[op.result] = ask(self._params[op.operands[0]], axis)
+
+    def _index(self, op: Operation) -> None:
+        """An id: of the launch, the workgroup or the work-item."""
+        code, item = self.code, self._item
+        axis = op.attrs.get("axis", 0)
+        assert isinstance(axis, int)
+        match op.name:
+            case "group_size":
+                name = self.frame.group_size(axis)
+            case "num_groups":
+                name = self.frame.num_groups(axis)
+            case "group_id":
+                name = self._group[1 + axis]
+            case "subgroup_size":
+                name = str(self.kernel.options.width)
+            case "lane_id":
+                name = code.add(f"urem i64 {item.linear}, {self.kernel.options.width}")
+            case "subgroup_id":
+                name = code.add(f"udiv i64 {item.linear}, {self.kernel.options.width}")
+            case _:
+                assert item.local is not None
+                name = item.local[axis]
+        if op.spec is ops.GLOBAL_ID:
+            size = self.frame.group_size(axis)
+            base = code.add(f"mul nuw nsw i64 {self._group[1 + axis]}, {size}")
+            name = code.add(f"add nuw nsw i64 {base}, {name}")
+        self.local[op.result] = name
+
+    def _record(self, op: Operation) -> None:
+        args = [self.operand(v) for v in op.operands]
+        self.records.emit(op, args, self._group[0], self._item.linear)
+
+
+_SPECIAL = {
+    **dict.fromkeys(
+        (ops.LOCAL_ID, ops.GLOBAL_ID, ops.GROUP_ID, ops.GROUP_SIZE, ops.NUM_GROUPS), Emitter._index
+    ),
+    **dict.fromkeys((ops.LANE_ID, ops.SUBGROUP_ID, ops.SUBGROUP_SIZE), Emitter._index),
+    **dict.fromkeys(
+        (ops.LOAD, ops.STORE, ops.ATOMIC_LOAD, ops.ATOMIC_STORE, ops.ATOMIC_RMW, ops.ATOMIC_CAS),
+        Emitter.access,
+    ),
+    ops.ALLOC: Emitter._nothing,
+    ops.BASE: Emitter._base,
+    ops.DIM: Emitter._dim,
+    ops.STRIDE: Emitter._stride,
+    ops.FENCE: Emitter._fence,
+    ops.PRINT: Emitter._record,
+    ops.ASSERT: Emitter._record,
+    ops.OUT_OF_BOUNDS: Emitter._record,
+}

@@ -1,0 +1,204 @@
+"""What an entry function sets up once: arguments, launch, shared memory and the context."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hetir.artifact import Layout, Slot
+from hetir.backends.llvm.code import Code, memory_type
+from hetir.backends.llvm.rules import truth
+from hetir.ir import ops
+from hetir.ir.core import Kernel, Operation, Value, walk
+from hetir.ir.types import BOOL, ArrayType, Scalar
+
+Workgroup = tuple[int, int, int]
+SHARED_ALIGN = 64
+_STACK_BYTES = 2048  # larger private arrays live in the context
+
+
+def bytes_of(kind: ArrayType) -> int:
+    """The size of a static array."""
+    count = kind.element.bytes
+    for extent in kind.shape or ():
+        count *= extent
+    return count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Where shared arrays (by offset) and context values (by offset an item) lie."""
+
+    shared: dict[Value, int]
+    context: dict[Value, int]
+    arrays: dict[Value, int]
+    mask: int
+    shared_bytes: int
+    item_bytes: int
+
+
+def plan(kernel: Kernel, context: Sequence[Value], kept: Sequence[Operation], masked: bool) -> Plan:
+    """Lay out a workgroup's scratch. Wide values come first, so that all are aligned."""
+    shared: dict[Value, int] = {}
+    arrays: dict[Value, int] = {}
+    used = offset = 0
+    for op in walk(kernel.body):
+        if op.spec is not ops.ALLOC:
+            continue
+        kind = op.result.type
+        assert isinstance(kind, ArrayType)
+        if kind.space == "shared":
+            shared[op.result] = used
+            used += _up(bytes_of(kind), SHARED_ALIGN)
+        elif op in kept or bytes_of(kind) > _STACK_BYTES:
+            arrays[op.result] = offset
+            offset += _up(bytes_of(kind), 8)
+    slots: dict[Value, int] = {}
+    for value in sorted(context, key=lambda v: -size_of(v)):
+        slots[value] = offset
+        offset += size_of(value)
+    return Plan(
+        shared=shared,
+        context=slots,
+        arrays=arrays,
+        mask=offset,
+        shared_bytes=used,
+        item_bytes=offset + masked,
+    )
+
+
+def size_of(value: Value) -> int:
+    """The bytes of a value in the context."""
+    return value.type.bytes if isinstance(value.type, Scalar) else 8
+
+
+def _up(count: int, step: int) -> int:
+    return -(-count // step) * step
+
+
+class Frame:
+    """Names of the values that the entry block loads, each loaded when first asked for."""
+
+    def __init__(self, code: Code, plan: Plan, layout: Layout, workgroup: Workgroup | None) -> None:
+        self.code = code
+        self.plan = plan
+        self.workgroup = workgroup
+        self._layout = layout
+        self._names: dict[tuple[object, ...], str] = {}
+        self._head = Code()
+        self._place = code.reserve()
+
+    def finish(self) -> None:
+        """Write the entry block."""
+        self.code.fill(self._place, self._head.lines)
+
+    def _ask(self, key: tuple[object, ...], *lines: str) -> str:
+        """A name for the last line's result; `{}` is the result of the line before."""
+        if key not in self._names:
+            name = ""
+            for line in lines:
+                result = "%" + self.code.fresh("f")
+                self._head.put(f"{result} = {line.format(name)}")
+                name = result
+            self._names[key] = name
+        return self._names[key]
+
+    def _load(self, base: str, offset: int, kind: str, align: int) -> str:
+        return self._ask(
+            (base, offset, kind),
+            f"getelementptr i8, ptr {base}, i64 {offset}",
+            f"load {kind}, ptr {{}}, align {align}, !invariant.load !0",
+        )
+
+    def num_groups(self, axis: int) -> str:
+        """Workgroups along an axis."""
+        return self._load("%launch", 8 * axis, "i64", 8)
+
+    def group_size(self, axis: int) -> str:
+        """Work-items along an axis."""
+        if self.workgroup:
+            return str(self.workgroup[axis])
+        return self._load("%launch", 24 + 8 * axis, "i64", 8)
+
+    def records(self) -> str:
+        """The records buffer, or null."""
+        return self._load("%launch", 48, "ptr", 8)
+
+    def items(self) -> str:
+        """Work-items a workgroup."""
+        if self.workgroup:
+            x, y, z = self.workgroup
+            return str(x * y * z)
+        x, y, z = map(self.group_size, range(3))
+        return self._ask(("items",), f"mul i64 {x}, {y}", f"mul i64 {{}}, {z}")
+
+    def slot(self, index: int) -> Slot:
+        """The argument slot of a parameter."""
+        return self._layout.slots[index]
+
+    def scalar(self, index: int, kind: Scalar) -> str:
+        """A scalar argument."""
+        raw = self._load("%args", self.slot(index).offset, memory_type(kind), kind.bytes)
+        return self._ask(("bool", index), f"icmp ne i8 {raw}, 0") if kind == BOOL else raw
+
+    def pointer(self, index: int) -> str:
+        """The address of an array argument."""
+        return self._load("%args", self.slot(index).offset, "ptr", 8)
+
+    def extent(self, index: int, axis: int) -> str:
+        """An extent of an array argument."""
+        return self._load("%args", self.slot(index).offset + 8 + 8 * axis, "i64", 8)
+
+    def stride(self, index: int, axis: int) -> str:
+        """A stride in bytes of an array argument."""
+        slot = self.slot(index)
+        assert slot.ndim is not None
+        return self._load("%args", slot.offset + 8 + 8 * (slot.ndim + axis), "i64", 8)
+
+    def shared(self, array: Value) -> str:
+        """The address of a shared array."""
+        offset = self.plan.shared[array]
+        return self._ask(("shared", array), f"getelementptr i8, ptr %scratch, i64 {offset}")
+
+    def column(self, offset: int) -> str:
+        """The address of a context array whose items start `offset` bytes an item in."""
+        base = _up(self.plan.shared_bytes, SHARED_ALIGN)
+        items = self.items()
+        return self._ask(
+            ("column", offset),
+            f"mul i64 {items}, {offset}",
+            f"add i64 {{}}, {base}",
+            "getelementptr i8, ptr %scratch, i64 {}",
+        )
+
+    def stack(self, kind: ArrayType, array: Value) -> str:
+        """The address of a private array that no leaf shares."""
+        size = max(1, bytes_of(kind))
+        return self._ask(("stack", array), f"alloca [{size} x i8], align 16")
+
+    def buffer(self, text: str, name: str) -> str:
+        """A named stack buffer of an LLVM type."""
+        return self._ask(("buffer", text, name), f"alloca {text}, align 64")
+
+
+def load_context(code: Code, value: Value, column: str, index: str, tags: str) -> str:
+    """Read an item's entry of a context array."""
+    kind, address = context_address(code, value, column, index)
+    loaded = code.add(f"load {kind}, ptr {address}, align {size_of(value)}{tags}")
+    return truth(code, loaded) if value.type == BOOL else loaded
+
+
+def store_context(
+    code: Code, value: Value, column: str, index: str, name: str, tags: str
+) -> None:
+    """Write an item's entry of a context array."""
+    kind, address = context_address(code, value, column, index)
+    if value.type == BOOL:
+        name = code.add(f"zext i1 {name} to i8")
+    code.put(f"store {kind} {name}, ptr {address}, align {size_of(value)}{tags}")
+
+
+def context_address(code: Code, value: Value, column: str, index: str) -> tuple[str, str]:
+    """The type in memory, and the address of an item's entry."""
+    kind = memory_type(value.type)
+    return kind, code.add(f"getelementptr {kind}, ptr {column}, i64 {index}")

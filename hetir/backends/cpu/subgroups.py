@@ -1,0 +1,188 @@
+"""Subgroup ops over context arrays: each lane's result by the op table's exact rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from hetir.backends.cpu.frame import Frame
+from hetir.backends.llvm.code import Code, literal, memory_type
+from hetir.backends.llvm.rules import FLOATS, INTS, RULES, Key, byte, truth
+from hetir.ir import ops
+from hetir.ir.core import Operation, Value
+from hetir.ir.types import BOOL, SCALARS, U8, Scalar
+from hetir.passes.identity import identity_bits
+
+_BITWISE = ("and", "or", "xor")
+
+
+class Host(Protocol):
+    """What the exchanges ask of the emitter."""
+
+    code: Code
+    frame: Frame
+
+    def read_item(self, value: Value, index: str) -> str:
+        """A value of one item."""
+        ...
+
+    def save(self, value: Value, index: str, name: str) -> None:
+        """Write an item's entry."""
+        ...
+
+    def each_lane(self, first: str) -> AbstractContextManager[tuple[str, str]]:
+        """A loop over the subgroup's items: gives the item and its lane."""
+        ...
+
+
+def covered() -> frozenset[Key]:
+    """The subgroup ops that are done here; f16 and bf16 trees go through shuffles."""
+    words = (*INTS, *FLOATS)
+    keys: set[Key] = {("ballot",), ("vote",)}
+    keys |= {("shuffle", name) for name in SCALARS}
+    for name in ("subgroup_reduce", "subgroup_scan"):
+        keys |= {(name, k, t) for k in ("add", "mul", "min", "max") for t in words}
+        keys |= {(name, k, t) for k in _BITWISE for t in (*INTS, "bool")}
+    return frozenset(keys)
+
+
+class Exchanger:
+    """Emits one subgroup op for the subgroup that starts at item `first`."""
+
+    def __init__(self, host: Host, op: Operation, first: str, width: int) -> None:
+        self.host = host
+        self.code = host.code
+        self.op = op
+        self.first = first
+        self.width = width
+        self.columns = 1 << (width - 1).bit_length()
+
+    def emit(self) -> None:
+        """Compute every lane's result."""
+        match self.op.spec:
+            case ops.SHUFFLE:
+                self._shuffle()
+            case ops.SUBGROUP_REDUCE | ops.SUBGROUP_SCAN:
+                self._tree()
+            case _:
+                self._answer()
+
+    def _stage(self, kind: Scalar, empty: int) -> str:
+        """A buffer of the first operand, `empty` where a lane does not take part."""
+        code, host = self.code, self.host
+        text, where = memory_type(kind), self.op.operands[-1]
+        row = f"[{self.columns} x {text}]"
+        buffer = host.frame.buffer(row, "lanes")
+        vector = f"<{self.columns} x {text}>"
+        nought = literal(kind, empty)
+        code.put(f"store {vector} splat ({text} {nought}), ptr {buffer}, align 64")
+        with host.each_lane(self.first) as (item, lane):
+            value = byte(code, kind, host.read_item(self.op.operands[0], item))
+            takes = host.read_item(where, item)
+            kept = code.add(f"select i1 {takes}, {text} {value}, {text} {nought}")
+            address = code.add(f"getelementptr {text}, ptr {buffer}, i64 {lane}")
+            code.put(f"store {text} {kept}, ptr {address}, align {kind.bytes}")
+        return buffer
+
+    def _spread(self, kind: Scalar, buffer: str) -> None:
+        """Give each lane its element of the buffer."""
+        code, text = self.code, memory_type(kind)
+        with self.host.each_lane(self.first) as (item, lane):
+            address = code.add(f"getelementptr {text}, ptr {buffer}, i64 {lane}")
+            value = code.add(f"load {text}, ptr {address}, align {kind.bytes}")
+            self.host.save(self.op.result, item, truth(code, value) if kind == BOOL else value)
+
+    def _shuffle(self) -> None:
+        code, host, op = self.code, self.host, self.op
+        kind = op.result.type
+        assert isinstance(kind, Scalar)
+        buffer, text = self._stage(kind, 0), memory_type(kind)
+        steps = {"xor": "xor i64 {lane}, {by}", "up": "sub i64 {lane}, {by}"}
+        step = steps.get(str(op.attrs["mode"]), "add i64 {lane}, {by}")
+        with host.each_lane(self.first) as (item, lane):
+            by = host.read_item(op.operands[1], item)
+            straight = op.attrs["mode"] == "index"
+            source = by if straight else code.add(step.format(lane=lane, by=by))
+            exists = code.add(f"icmp ult i64 {source}, {self.width}")
+            safe = code.add(f"select i1 {exists}, i64 {source}, i64 0")
+            address = code.add(f"getelementptr {text}, ptr {buffer}, i64 {safe}")
+            value = code.add(f"load {text}, ptr {address}, align {kind.bytes}")
+            nought = literal(kind, 0)
+            taken = code.add(f"select i1 {exists}, {text} {value}, {text} {nought}")
+            host.save(op.result, item, truth(code, taken) if kind == BOOL else taken)
+
+    def _tree(self) -> None:
+        code, op, kind = self.code, self.op, self.op.result.type
+        assert isinstance(kind, Scalar)
+        name = str(op.attrs["kind"])
+        empty = identity_bits(name, kind)
+        buffer, text = self._stage(kind, empty), memory_type(kind)
+        vector = f"<{self.columns} x {text}>"
+        lanes = code.add(f"load {vector}, ptr {buffer}, align 64")
+        if op.spec is ops.SUBGROUP_REDUCE:
+            lanes = self._reduce(name, kind, lanes)
+        else:
+            lanes = self._scan(name, kind, lanes)
+            if not op.attrs["inclusive"]:
+                nought = f"splat ({text} {literal(kind, empty)})"
+                order = [self.columns, *range(self.columns - 1)]
+                lanes = self._permute(vector, lanes, nought, order)
+        code.put(f"store {vector} {lanes}, ptr {buffer}, align 64")
+        self._spread(kind, buffer)
+
+    def _reduce(self, name: str, kind: Scalar, lanes: str) -> str:
+        vector = f"<{self.columns} x {memory_type(kind)}>"
+        distance = self.columns // 2
+        while distance:
+            order = [lane ^ distance for lane in range(self.columns)]
+            other = self._permute(vector, lanes, "poison", order)
+            lanes = self._combine(name, kind, lanes, other)
+            distance //= 2
+        return lanes
+
+    def _scan(self, name: str, kind: Scalar, lanes: str) -> str:
+        vector = f"<{self.columns} x {memory_type(kind)}>"
+        distance = 1
+        while distance < self.columns:
+            back = [max(0, lane - distance) for lane in range(self.columns)]
+            other = self._permute(vector, lanes, "poison", back)
+            both = self._combine(name, kind, other, lanes)
+            order = [n if n < distance else self.columns + n for n in range(self.columns)]
+            lanes = self._permute(vector, lanes, both, order)
+            distance *= 2
+        return lanes
+
+    def _permute(self, vector: str, a: str, b: str, order: Sequence[int]) -> str:
+        mask = ", ".join(f"i32 {n}" for n in order)
+        mask_type = f"<{self.columns} x i32>"
+        return self.code.add(f"shufflevector {vector} {a}, {vector} {b}, {mask_type} <{mask}>")
+
+    def _combine(self, name: str, kind: Scalar, a: str, b: str) -> str:
+        kind = U8 if kind == BOOL else kind
+        op = Operation(ops.TABLE[name], (Value(kind), Value(kind)), (Value(kind),))
+        return self._wide(lambda: RULES[name, kind.name](self.code, op, (a, b)))
+
+    def _wide(self, emit: Callable[[], str]) -> str:
+        self.code.lanes = self.columns
+        try:
+            return emit()
+        finally:
+            self.code.lanes = 0
+
+    def _answer(self) -> None:
+        """A vote or a ballot: one answer for all lanes."""
+        code, op, count = self.code, self.op, self.columns
+        every = op.attrs.get("mode") == "all"
+        buffer = self._stage(BOOL, int(every))
+        raw = code.add(f"load <{count} x i8>, ptr {buffer}, align 64")
+        flags = self._wide(lambda: truth(code, raw))
+        bits = code.add(f"bitcast <{count} x i1> {flags} to i{count}")
+        if op.spec is ops.BALLOT:
+            name = code.add(f"zext i{count} {bits} to i64") if count < 64 else bits
+        elif every:
+            name = code.add(f"icmp eq i{count} {bits}, -1")
+        else:
+            name = code.add(f"icmp ne i{count} {bits}, 0")
+        with self.host.each_lane(self.first) as (item, _):
+            self.host.save(op.result, item, name)

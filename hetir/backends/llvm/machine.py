@@ -1,0 +1,104 @@
+"""LLVM as a library: verify, optimise and emit; the only importer of llvmlite."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from hetir.diagnostics import CompileError
+
+if TYPE_CHECKING:
+    from llvmlite.binding import ModuleRef
+
+
+class InvalidCodeError(CompileError):
+    """LLVM refuses the code that hetir wrote: a bug in hetir.
+
+    Report it with the kernel; `HETIR_` settings cannot cause it and no kernel should.
+    """
+
+    code = "HET351"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What LLVM compiles for."""
+
+    triple: str
+    cpu: str
+    features: str = ""
+    relocation: str = "pic"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """One module compiled: the optimised IR and whatever was asked for."""
+
+    ir: str
+    binary: bytes | None = None
+    assembly: str | None = None
+
+
+def binding() -> Any:
+    """`llvmlite.binding` with every target ready."""
+    module = _load()
+    return module
+
+
+@cache
+def _load() -> Any:
+    import llvmlite.binding as llvm  # pyright: ignore[reportMissingTypeStubs]
+
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    return llvm
+
+
+@cache
+def host() -> Machine:
+    """This machine's processor."""
+    llvm = _load()
+    flags: dict[str, bool] = dict(llvm.get_host_cpu_features())
+    text = ",".join(f"{'+' if on else '-'}{name}" for name, on in sorted(flags.items()))
+    triple = llvm.Target.from_default_triple().triple
+    return Machine(triple=triple, cpu=llvm.get_host_cpu_name(), features=text)
+
+
+def parse(text: str) -> ModuleRef:
+    """Read and verify LLVM IR."""
+    llvm = _load()
+    try:
+        module = llvm.parse_assembly(text)
+        module.verify()
+    except RuntimeError as error:
+        raise InvalidCodeError(f"LLVM refuses the code that hetir wrote: {error}") from None
+    return module
+
+
+def compile_ir(text: str, machine: Machine, *, level: int, assembly: bool = False) -> Output:
+    """Verify `text`, optimise it at `level` 0 to 3 and emit an object (or assembly)."""
+    llvm = _load()
+    module = parse(text)
+    made = _machine(machine, level)
+    module.triple, module.data_layout = machine.triple, str(made.target_data)
+    if level:
+        tuning = llvm.create_pipeline_tuning_options(speed_level=level)
+        tuning.loop_vectorization = tuning.slp_vectorization = level > 1
+        builder = llvm.create_pass_builder(made, tuning)
+        builder.getModulePassManager().run(module, builder)
+    if assembly:
+        return Output(ir=str(module), assembly=made.emit_assembly(module))
+    return Output(ir=str(module), binary=made.emit_object(module))
+
+
+@cache
+def _machine(machine: Machine, level: int) -> Any:
+    target = _load().Target.from_triple(machine.triple)
+    return target.create_target_machine(
+        cpu=machine.cpu,
+        features=machine.features,
+        opt=level,
+        reloc=machine.relocation,
+        codemodel="small",
+    )

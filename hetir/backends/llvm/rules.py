@@ -1,0 +1,298 @@
+"""Rules of the pure ops: (op, types) -> LLVM instructions, for T and `<S x T>` alike.
+
+f16, bf16 and f8 are the integers of their bits here; legalize turns their arithmetic into
+f32's. A rule takes the code, the operation and the names of its operands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from hetir.backends.llvm.code import Code, scalar_type
+from hetir.ir.core import Operation
+from hetir.ir.types import BOOL, SCALARS, Scalar
+
+Rule = Callable[[Code, Operation, Sequence[str]], str]
+Key = tuple[str, ...]
+
+RULES: dict[Key, Rule] = {}
+
+SIGNED = ("i8", "i16", "i32", "i64")
+UNSIGNED = ("u8", "u16", "u32", "u64")
+INTS = SIGNED + UNSIGNED
+FLOATS = ("f32", "f64")
+NARROW = ("f16", "bf16")
+BITS8 = ("f8e4m3", "f8e5m2")
+ALL = tuple(SCALARS)
+
+_CANONICAL = {"f16": (0x7C00, 0x7E00), "bf16": (0x7F80, 0x7FC0)}
+_CANONICAL8 = {"f8e4m3": (0x7E, 0x7F), "f8e5m2": (0x7C, 0x7E)}
+
+
+def _rule(name: str, *kinds: str) -> Callable[[Rule], Rule]:
+    def add(function: Rule) -> Rule:
+        for kind in kinds:
+            RULES[name, kind] = function
+        return function
+
+    return add
+
+
+def _kind(op: Operation, index: int = 0) -> Scalar:
+    kind = op.operands[index].type
+    assert isinstance(kind, Scalar)
+    return kind
+
+
+def _instruction(mnemonic: str) -> Rule:
+    def rule(code: Code, op: Operation, args: Sequence[str]) -> str:
+        return code.add(f"{mnemonic} {code.type(_kind(op))} {', '.join(args)}")
+
+    return rule
+
+
+def _intrinsic(name: str, *flags: str) -> Rule:
+    def rule(code: Code, op: Operation, args: Sequence[str]) -> str:
+        kind = code.type(_kind(op))
+        operands = [(kind, a) for a in args] + [("i1", flag) for flag in flags]
+        return code.intrinsic(name, kind, *operands)
+
+    return rule
+
+
+def _table(kinds: Sequence[str], rows: dict[str, Rule]) -> None:
+    RULES.update({(name, kind): rule for name, rule in rows.items() for kind in kinds})
+
+
+_I, _C = _instruction, _intrinsic
+_table(INTS, {"add": _I("add"), "sub": _I("sub"), "mul": _I("mul")})
+_table(FLOATS, {"add": _I("fadd"), "sub": _I("fsub"), "mul": _I("fmul"), "div": _I("fdiv")})
+_table(FLOATS, {"neg": _I("fneg"), "abs": _C("fabs"), "sqrt": _C("sqrt"), "fma": _C("fma")})
+_table(FLOATS, {"min": _C("minimum"), "max": _C("maximum")})
+_table(FLOATS, {"min_number": _C("minimumnum"), "max_number": _C("maximumnum")})
+ROUNDING: dict[str, Rule] = {
+    "floor": _C("floor"),
+    "ceil": _C("ceil"),
+    "trunc": _C("trunc"),
+    "rint": _C("roundeven"),
+}
+_table(FLOATS, ROUNDING)
+_table(SIGNED, {"abs": _C("abs", "false"), "min": _C("smin"), "max": _C("smax")})
+_table(UNSIGNED, {"min": _C("umin"), "max": _C("umax")})
+_table((*INTS, "bool"), {"and": _I("and"), "or": _I("or"), "xor": _I("xor")})
+_table(INTS, {"popcount": _C("ctpop"), "clz": _C("ctlz", "false")})
+
+
+@_rule("const", *ALL)
+def _const(code: Code, op: Operation, _: Sequence[str]) -> str:
+    kind, bits = op.attrs["type"], op.attrs["bits"]
+    assert isinstance(kind, Scalar) and isinstance(bits, int)
+    return code.const(kind, bits)
+
+
+@_rule("abs", *UNSIGNED)
+@_rule("assume_uniform", *ALL)
+def _same(_: Code, __: Operation, args: Sequence[str]) -> str:
+    return args[0]
+
+
+@_rule("neg", *INTS)
+def _neg(code: Code, op: Operation, args: Sequence[str]) -> str:
+    kind = scalar_type(_kind(op))
+    return code.add(f"sub {code.of(kind)} {code.number(kind, 0)}, {args[0]}")
+
+
+@_rule("not", *INTS, "bool")
+def _not(code: Code, op: Operation, args: Sequence[str]) -> str:
+    kind = scalar_type(_kind(op))
+    return code.add(f"xor {code.of(kind)} {args[0]}, {code.number(kind, -1)}")
+
+
+@_rule("neg", *NARROW)
+def _flip_sign(code: Code, _: Operation, args: Sequence[str]) -> str:
+    return code.add(f"xor {code.of('i16')} {args[0]}, {code.number('i16', -0x8000)}")
+
+
+@_rule("abs", *NARROW)
+def _clear_sign(code: Code, _: Operation, args: Sequence[str]) -> str:
+    return code.add(f"and {code.of('i16')} {args[0]}, {code.number('i16', 0x7FFF)}")
+
+
+@_rule("div", *INTS)
+@_rule("rem", *INTS)
+def _divide(code: Code, op: Operation, args: Sequence[str]) -> str:
+    """Division that LLVM defines for every operand: x/0 = x%0 = 0, MIN/-1 = MIN."""
+    kind = scalar_type(_kind(op))
+    signed, wide, (a, b) = _kind(op).signed, code.of(kind), args
+    nought, one = code.number(kind, 0), code.number(kind, 1)
+    flag = code.of("i1")
+    zero = code.add(f"icmp eq {wide} {b}, {nought}")
+    unsafe = zero
+    if signed:
+        minus = code.add(f"icmp eq {wide} {b}, {code.number(kind, -1)}")
+        unsafe = code.add(f"or {flag} {zero}, {minus}")
+    divisor = code.add(f"select {flag} {unsafe}, {wide} {one}, {wide} {b}")
+    result = code.add(f"{'s' if signed else 'u'}{op.name} {wide} {a}, {divisor}")
+    if op.name == "rem":
+        return result
+    if signed:
+        negated = code.add(f"sub {wide} {nought}, {a}")
+        result = code.add(f"select {flag} {unsafe}, {wide} {negated}, {wide} {result}")
+    return code.add(f"select {flag} {zero}, {wide} {nought}, {wide} {result}")
+
+
+@_rule("shl", *INTS)
+@_rule("shr", *INTS)
+def _shift(code: Code, op: Operation, args: Sequence[str]) -> str:
+    kind = _kind(op)
+    scalar = scalar_type(kind)
+    wide = code.of(scalar)
+    count = code.add(f"and {wide} {args[1]}, {code.number(scalar, kind.bits - 1)}")
+    mnemonic = "shl" if op.name == "shl" else "ashr" if kind.signed else "lshr"
+    return code.add(f"{mnemonic} {wide} {args[0]}, {count}")
+
+
+@_rule("mul_hi", *INTS)
+def _mul_hi(code: Code, op: Operation, args: Sequence[str]) -> str:
+    kind = _kind(op)
+    narrow, double = code.of(f"i{kind.bits}"), code.of(f"i{2 * kind.bits}")
+    extend = "sext" if kind.signed else "zext"
+    a, b = (code.add(f"{extend} {narrow} {v} to {double}") for v in args)
+    product = code.add(f"mul {double} {a}, {b}")
+    high = code.add(f"lshr {double} {product}, {code.number(f'i{2 * kind.bits}', kind.bits)}")
+    return code.add(f"trunc {double} {high} to {narrow}")
+
+
+def _compare(predicate: str, unsigned: str, floating: str) -> dict[str, Rule]:
+    """Rules by kind: signed, unsigned, float."""
+    return {
+        "int": _I(f"icmp {predicate}"),
+        "uint": _I(f"icmp {unsigned}"),
+        "float": _I(f"fcmp {floating}"),
+    }
+
+
+for _name, _by_kind in {
+    "eq": _compare("eq", "eq", "oeq"),
+    "ne": _compare("ne", "ne", "une"),
+    "lt": _compare("slt", "ult", "olt"),
+    "le": _compare("sle", "ule", "ole"),
+    "gt": _compare("sgt", "ugt", "ogt"),
+    "ge": _compare("sge", "uge", "oge"),
+}.items():
+    for _scalar in (*INTS, *FLOATS):
+        RULES[_name, _scalar] = _by_kind[SCALARS[_scalar].kind]
+RULES["eq", "bool"], RULES["ne", "bool"] = _I("icmp eq"), _I("icmp ne")
+
+
+@_rule("select", *ALL, "ref")
+def _select(code: Code, op: Operation, args: Sequence[str]) -> str:
+    wide = code.type(op.result.type)
+    cond, a, b = args
+    return code.add(f"select {code.of('i1')} {cond}, {wide} {a}, {wide} {b}")
+
+
+# ---- conversions: keyed by source and result type ----------------------------------------
+
+
+def _convert(mnemonic: str) -> Rule:
+    def rule(code: Code, op: Operation, args: Sequence[str]) -> str:
+        source, to = code.type(_kind(op)), code.type(op.result.type)
+        return args[0] if source == to else code.add(f"{mnemonic} {source} {args[0]} to {to}")
+
+    return rule
+
+
+def _saturate(name: str) -> Rule:
+    def rule(code: Code, op: Operation, args: Sequence[str]) -> str:
+        return code.intrinsic(name, code.type(op.result.type), (code.type(_kind(op)), args[0]))
+
+    return rule
+
+
+def _is_true(code: Code, op: Operation, args: Sequence[str]) -> str:
+    kind = _kind(op)
+    compare = "fcmp une" if kind.is_float else "icmp ne"
+    return code.add(f"{compare} {code.type(kind)} {args[0]}, {code.const(kind, 0)}")
+
+
+def _widen_half(code: Code, _: Operation, args: Sequence[str]) -> str:
+    half, wide = code.of("half"), code.of("float")
+    value = code.add(f"bitcast {code.of('i16')} {args[0]} to {half}")
+    return code.add(f"fpext {half} {value} to {wide}")
+
+
+def _narrow_half(code: Code, _: Operation, args: Sequence[str]) -> str:
+    half = code.of("half")
+    value = code.add(f"fptrunc {code.of('float')} {args[0]} to {half}")
+    return code.add(f"bitcast {half} {value} to {code.of('i16')}")
+
+
+def _conversions() -> None:
+    for a in (SCALARS[n] for n in (*INTS, "bool")):
+        for b in (SCALARS[n] for n in INTS):
+            mnemonic = "trunc" if b.bits < a.bits else "sext" if a.signed else "zext"
+            RULES["cast", a.name, b.name] = _convert(mnemonic)
+        for name in FLOATS:
+            RULES["cast", a.name, name] = _convert("sitofp" if a.signed else "uitofp")
+        RULES["cast", a.name, "bool"] = _is_true
+    RULES["cast", "bool", "bool"] = _same
+    for name in FLOATS:
+        RULES["cast", name, "bool"] = _is_true
+        RULES["cast", name, name] = _same
+        for b in INTS:
+            signed = SCALARS[b].signed
+            RULES["cast", name, b] = _saturate("fptosi.sat" if signed else "fptoui.sat")
+    for name in (*NARROW, *BITS8):
+        RULES["cast", name, name] = _same
+    RULES["cast", "f32", "f64"] = _convert("fpext")
+    RULES["cast", "f64", "f32"] = _convert("fptrunc")
+    RULES["cast", "f16", "f32"] = _widen_half
+    RULES["cast", "f32", "f16"] = _narrow_half
+
+
+HALF_CONVERSIONS: tuple[Key, ...] = (("cast", "f16", "f32"), ("cast", "f32", "f16"))
+
+
+def _to_bits(code: Code, op: Operation, args: Sequence[str]) -> str:
+    """Float to integer bits: any NaN becomes the canonical one."""
+    kind, value = _kind(op), args[0]
+    raw, flag = code.of(f"i{kind.bits}"), code.of("i1")
+    if kind.name in FLOATS:
+        wide = code.type(kind)
+        nan = code.add(f"fcmp uno {wide} {value}, {value}")
+        quiet = 0x7FC00000 if kind.bits == 32 else 0x7FF8 << 48
+        value = code.add(f"bitcast {wide} {value} to {raw}")
+    else:
+        infinity, quiet = {**_CANONICAL, **_CANONICAL8}[kind.name]
+        top = code.number(f"i{kind.bits}", (1 << (kind.bits - 1)) - 1)
+        magnitude = code.add(f"and {raw} {value}, {top}")
+        nan = code.add(f"icmp ugt {raw} {magnitude}, {code.number(f'i{kind.bits}', infinity)}")
+    canonical = code.number(f"i{kind.bits}", quiet)
+    return code.add(f"select {flag} {nan}, {raw} {canonical}, {raw} {value}")
+
+
+def _bitcasts() -> None:
+    for a in SCALARS.values():
+        for b in SCALARS.values():
+            if a.bits != b.bits:
+                continue
+            counts = a.is_float or a.kind == "f8"
+            to_bits = counts and b.is_int
+            RULES["bitcast", a.name, b.name] = _to_bits if to_bits else _convert("bitcast")
+
+
+_conversions()
+_bitcasts()
+
+
+def truth(code: Code, byte: str) -> str:
+    """The bool that a byte in memory means."""
+    return code.add(f"icmp ne {code.of('i8')} {byte}, {code.number('i8', 0)}")
+
+
+def byte(code: Code, kind: Scalar, value: str) -> str:
+    """The value as it lies in memory."""
+    if kind != BOOL:
+        return value
+    return code.add(f"zext {code.of('i1')} {value} to {code.of('i8')}")

@@ -1,0 +1,53 @@
+"""Legalisation: what a target's rules do not cover becomes other hetIR ops, or is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hetir.ir.build import Builder
+from hetir.ir.core import Kernel, Operation, Region, Value
+from hetir.passes.expansions import EXPANSIONS, expansion_of
+from hetir.target import Target
+
+__all__ = ["EXPANSIONS", "legalize"]
+
+
+def legalize(kernel: Kernel, target: Target) -> Kernel:
+    """Rewrite an expanded kernel until `target` covers every op.
+
+    Raises UnsupportedError with the target's own sentence for what it cannot do.
+    """
+    return replace(kernel, body=_Legalizer(target).region(kernel.body))
+
+
+class _Legalizer:
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.env: dict[Value, Value] = {}
+
+    def region(self, region: Region) -> Region:
+        """A region with every op legal."""
+        body: list[Operation] = []
+        for op in region.body:
+            self.visit(op, body)
+        return Region(region.args, tuple(body))
+
+    def visit(self, op: Operation, body: list[Operation]) -> None:
+        """Append what an op becomes; an expansion's ops are legalised in turn."""
+        operands = tuple(self.env.get(v, v) for v in op.operands)
+        if operands != op.operands:
+            op = replace(op, operands=operands)
+        if self.target.covers(op):
+            if op.regions:
+                op = replace(op, regions=tuple(map(self.region, op.regions)))
+            body.append(op)
+            return
+        expand = expansion_of(op)
+        if expand is None:
+            raise self.target.refuse(op)
+        builder = Builder(op.loc)
+        results = expand(builder, op)
+        for inner in builder.body:
+            self.visit(inner, body)
+        for old, new in zip(op.results, results, strict=True):
+            self.env[old] = self.env.get(new, new)

@@ -1,0 +1,153 @@
+"""What a target can do, as data: limits, features, rules, and what it refuses and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+
+from hetir.diagnostics import CompileError, Label
+from hetir.ir import ops
+from hetir.ir.core import Attr, Operation
+from hetir.ir.ops import CLASSES, REDUCE_KINDS, RMW_KINDS, RuleError, Spec, infer
+from hetir.ir.types import BOOL, I64, SCALARS, RefType, Type
+
+Key = tuple[str, ...]
+
+
+class UnsupportedError(CompileError):
+    """The target cannot do what the kernel asks.
+
+    Compile for another target, or write the line in other terms as the message says.
+    """
+
+    code = "HET350"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Target:
+    """One target. The keys of `rules` are the ops that its backend emits directly.
+
+    Every legal (op, types) has a rule, an expansion (`hetir.passes.legalize`), or stands in
+    `unsupported` with the sentence that the user reads. `fingerprint` says everything about
+    the target that shapes code.
+    """
+
+    name: str
+    fingerprint: str
+    rules: Mapping[Key, object]
+    features: frozenset[str] = frozenset()
+    limits: Mapping[str, int] = field(default_factory=dict[str, int])
+    unsupported: Mapping[Key, str] = field(default_factory=dict[Key, str])
+
+    def covers(self, op: Operation) -> bool:
+        """Whether the backend emits this op directly."""
+        return key_of(op) in self.rules
+
+    def refuse(self, op: Operation) -> UnsupportedError:
+        """The error for an op that this target cannot do."""
+        sentence = self.unsupported.get(key_of(op), f"`{op.name}` is not available")
+        labels = (Label(op.loc, ""),) if op.loc else ()
+        return UnsupportedError(f"{sentence} on target `{self.name}`", *labels)
+
+
+def key_of(op: Operation) -> Key:
+    """The op's name, then the types (and kinds) that decide how it is done."""
+    return key(op.spec, [v.type for v in op.operands], op.attrs)
+
+
+def key(spec: Spec, operands: Sequence[Type], attrs: Mapping[str, Attr]) -> Key:
+    """`key_of` for an op that is not built."""
+    names = tuple("ref" if isinstance(t, RefType) else str(t) for t in operands)
+    match spec.name:
+        case "const":
+            return spec.name, str(attrs["type"])
+        case "cast" | "bitcast":
+            return spec.name, names[0], str(attrs["to"])
+        case "select":
+            return spec.name, names[1]
+        case "load" | "store" | "atomic.load" | "atomic.store" | "atomic.cas":
+            return spec.name, str(attrs.get("element"))
+        case "atomic.rmw":
+            return spec.name, str(attrs["kind"]), str(attrs.get("element"))
+        case "subgroup_reduce" | "subgroup_scan":
+            return spec.name, str(attrs["kind"]), names[0]
+        case "barrier":
+            return spec.name, str(attrs["scope"])
+        case _ if spec.operands and spec.operands[0] in CLASSES:
+            return spec.name, names[0]
+        case _:
+            return (spec.name,)
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One op at one choice of types, as it stands after array expansion."""
+
+    spec: Spec
+    operands: tuple[Type, ...]
+    attrs: Mapping[str, Attr]
+
+    @property
+    def key(self) -> Key:
+        """What a target's table is asked for."""
+        return key(self.spec, self.operands, self.attrs)
+
+
+def instances() -> Iterator[Instance]:
+    """Every op with every legal choice of types; structure and kernel-wide ops once."""
+    for spec in ops.TABLE.values():
+        for operands, attrs in _choices(spec):
+            try:
+                infer(spec, operands, attrs)
+            except RuleError:
+                continue
+            yield Instance(spec, operands, attrs)
+
+
+def _choices(spec: Spec) -> Iterator[tuple[tuple[Type, ...], Mapping[str, Attr]]]:
+    scalars = tuple(SCALARS.values())
+    match spec.name:
+        case "const":
+            yield from (((), {"type": t, "bits": 0}) for t in scalars)
+        case "cast" | "bitcast":
+            yield from (((a,), {"to": b}) for a, b in product(scalars, scalars))
+        case "select":
+            yield from (((BOOL, t, t), {}) for t in scalars)
+        case "load" | "store" | "atomic.load" | "atomic.store" | "atomic.cas" | "atomic.rmw":
+            yield from _accesses(spec.name)
+        case "subgroup_reduce" | "subgroup_scan":
+            for kind, t in product(REDUCE_KINDS, scalars):
+                yield (t, BOOL), _known(spec, kind)
+        case "barrier":
+            yield from (((), {"scope": s}) for s in ("subgroup", "workgroup", "device"))
+        case "view":
+            return
+        case _ if spec.operands and spec.operands[0] in CLASSES:
+            for t in scalars:
+                chosen = (t if o in CLASSES else SCALARS[o] for o in spec.operands)
+                yield tuple(chosen), _first(spec)
+        case _:
+            return
+
+
+def _known(spec: Spec, kind: str) -> Mapping[str, Attr]:
+    return {"kind": kind} | ({"inclusive": True} if "inclusive" in spec.attrs else {})
+
+
+def _first(spec: Spec) -> Mapping[str, Attr]:
+    """The first legal value of each attribute that is an enumeration."""
+    return {n: legal[0] for n, legal in spec.attrs.items() if isinstance(legal, tuple)}
+
+
+def _accesses(name: str) -> Iterator[tuple[tuple[Type, ...], Mapping[str, Attr]]]:
+    count = {"load": 0, "atomic.load": 0, "atomic.cas": 2}.get(name, 1)
+    kinds = RMW_KINDS if name == "atomic.rmw" else ("",)
+    for element, kind in product(SCALARS.values(), kinds):
+        attrs: dict[str, Attr] = {"element": element}
+        if name.startswith("atomic"):
+            attrs |= {"order": "relaxed", "scope": "device"}
+        if kind:
+            attrs["kind"] = kind
+        yield (RefType("global"), I64, *(element,) * count), attrs
+

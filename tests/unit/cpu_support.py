@@ -1,0 +1,124 @@
+"""Runs compiled kernels in tests: links the object with the system compiler, calls it."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hetir.artifact import Artifact
+from hetir.backends.cpu import compile_kernel
+from hetir.ir import ops
+from hetir.ir.build import Builder
+from hetir.ir.core import Kernel, Options, Param, Value
+from hetir.ir.types import Scalar, Type, array
+
+_COUNT = itertools.count()
+
+
+class _Launch(ctypes.Structure):
+    _fields_ = (
+        ("num_groups", ctypes.c_int64 * 3),
+        ("group_size", ctypes.c_int64 * 3),
+        ("records", ctypes.c_void_p),
+        ("stop", ctypes.c_void_p),
+    )
+
+
+@dataclass
+class Run:
+    """What a launch left besides its arrays."""
+
+    records: bytes
+    artifact: Artifact
+
+
+def kernel_of(
+    build: Callable[..., None], types: Sequence[Type], *, name: str = "k", **options: Any
+) -> Kernel:
+    """A kernel from a function that gets a builder and the parameters."""
+    values = [Value(t, f"p{i}") for i, t in enumerate(types)]
+    builder = Builder()
+    build(builder, *values)
+    builder.emit(ops.RETURN)
+    params = tuple(Param(v, (i,)) for i, v in enumerate(values))
+    return Kernel(name=name, params=params, body=builder.region(), options=Options(**options))
+
+
+def elementwise(spec: ops.Spec, sources: Sequence[Scalar], to: Scalar, **attrs: Any) -> Kernel:
+    """out[i] = op(in0[i], ...), for one workgroup along x."""
+
+    def build(b: Builder, *arrays: Value) -> None:
+        i = b.value(ops.GLOBAL_ID, axis=0)
+        args = [b.value(ops.LOAD, a, i) for a in arrays[:-1]]
+        b.emit(ops.STORE, arrays[-1], i, b.value(spec, *args, **attrs))
+
+    return kernel_of(build, [array(t, 1) for t in (*sources, to)])
+
+
+def link(artifact: Artifact, folder: Path) -> Callable[..., None]:
+    """The entry point of an object for this machine; nothing but libc and libm is linked."""
+    assert artifact.binary is not None
+    stem = folder / f"k{next(_COUNT)}"
+    stem.with_suffix(".o").write_bytes(artifact.binary)
+    command = ["gcc", "-shared", "-o", f"{stem}.so", f"{stem}.o", "-lm", "-Wl,-z,defs", "-nostdlib"]
+    subprocess.run([*command, "-lc"], check=True, capture_output=True)
+    return ctypes.CDLL(f"{stem}.so")[artifact.entry]
+
+
+def pack(artifact: Artifact, arguments: Sequence[Any]) -> Any:
+    """The argument block."""
+    block = np.zeros(artifact.layout.size, np.uint8)
+    for slot, value in zip(artifact.layout.slots, arguments, strict=True):
+        if slot.ndim is None:
+            raw = np.atleast_1d(value).view(np.uint8)
+        else:
+            numbers = [value.ctypes.data, *value.shape, *value.strides]
+            raw = np.array(numbers, np.int64).view(np.uint8)
+        block[slot.offset : slot.offset + len(raw)] = raw
+    return block
+
+
+def run(
+    kernel: Kernel,
+    arguments: Sequence[Any],
+    grid: tuple[int, int, int],
+    workgroup: tuple[int, int, int],
+    folder: Path,
+    *,
+    pieces: int = 1,
+    records: int = 0,
+    **options: Any,
+) -> Run:
+    """Compile for this machine and run the whole grid, in `pieces` calls of the entry."""
+    artifact = compile_kernel(kernel, **options)
+    entry = link(artifact, folder)
+    block = pack(artifact, arguments)
+    items = int(np.prod(workgroup))
+    shared = -(-artifact.resources.shared_bytes // 64) * 64
+    size = shared + artifact.resources.item_bytes * items
+    guard = np.full(size + 128 + 64, 0xA5, np.uint8)
+    start = -guard.ctypes.data % 64 + 64
+    buffer = np.zeros(16 + records, np.uint8)
+    buffer[:8] = np.array([records], np.uint64).view(np.uint8)
+    launch = _Launch(grid, workgroup, buffer.ctypes.data if records else None, None)
+    total = int(np.prod(grid))
+    edges = [total * i // pieces for i in range(pieces + 1)]
+    for first, last in itertools.pairwise(edges):
+        entry(
+            ctypes.c_void_p(block.ctypes.data),
+            ctypes.byref(launch),
+            ctypes.c_void_p(guard.ctypes.data + start),
+            ctypes.c_int64(first),
+            ctypes.c_int64(last),
+        )
+    assert (guard[:start] == 0xA5).all(), "scratch underrun"
+    assert (guard[start + size :] == 0xA5).all(), "scratch overrun"
+    return Run(buffer.tobytes(), artifact)
+
