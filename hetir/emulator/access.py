@@ -10,11 +10,12 @@ import numpy as np
 
 from hetir.emulator import atomics
 from hetir.emulator.faults import AssertionFailedError, OutOfBoundsError
+from hetir.emulator.clocks import SCOPES
 from hetir.emulator.frame import Frame
 from hetir.emulator.memory import Buffer, reference
 from hetir.emulator.run_state import Run
-from hetir.emulator.text import fill
 from hetir.emulator.values import Lanes, View, merge, pick, spread
+from hetir.ir import numerics
 from hetir.ir.core import Operation
 from hetir.ir.types import ArrayType, RefType, Scalar
 
@@ -151,36 +152,52 @@ def _store(run: Run, op: Operation, frame: Frame) -> None:
 
 
 def _atomic(run: Run, op: Operation, frame: Frame) -> None:
-    """All atomic ops but plain loads: lanes one after the other, in a seeded order."""
+    """An atomic op: lanes one after the other, in a seeded order."""
     dtype = element_of(op)
     found, used = places(run, op, frame)
     operands = [frame.scalar(v) for v in op.operands[1 + used :]]
     old = np.zeros(frame.count, dtype)
     for place in found:
         order = run.rng.permutation(place.count)
-        offsets = spread(place.offsets, place.count)[order]
-        values = [spread(pick(v, place.select), place.count)[order] for v in operands]
+        values = [spread(pick(v, place.select), place.count) for v in operands]
         if run.checker is not None:
-            run.checker.atomic(op, frame, place, dtype, order)
-        was = _APPLY[op.name](op, place.buffer, dtype, offsets, values)
-        if was is not None:
-            old[order if place.select is None else place.select[order]] = was
+            kind = "atomic read" if op.name == "atomic.load" else "atomic write"
+            scope = SCOPES[str(op.attrs["scope"])]
+            run.checker.access(op, frame, place, dtype, kind, scope)
+        was = _apply(op, place, dtype, order, values)
+        if run.checker is not None:
+            wrote = _same_bits(was, values[0]) if op.name == "atomic.cas" else None
+            run.checker.atomic(op, frame, place, order, wrote)
+        old[slice(None) if place.select is None else place.select] = was
     if op.results:
         frame.values[op.results[0]] = old
 
 
-_APPLY: dict[str, Callable[..., Lanes | None]] = {
-    "atomic.load": lambda op, buffer, dtype, offsets, values: buffer.load(dtype, offsets),
-    "atomic.store": lambda op, buffer, dtype, offsets, values: buffer.store(
-        dtype, offsets, *values
-    ),
-    "atomic.rmw": lambda op, buffer, dtype, offsets, values: atomics.read_modify_write(
-        op.attrs["kind"], buffer, dtype, offsets, *values
-    ),
-    "atomic.cas": lambda op, buffer, dtype, offsets, values: atomics.compare_exchange(
-        buffer, dtype, offsets, *values
-    ),
-}
+def _apply(
+    op: Operation, place: Place, dtype: np.dtype[Any], order: Lanes, values: Sequence[Lanes]
+) -> Lanes:
+    """Change memory lane by lane in `order`; the old value of each lane."""
+    offsets = spread(place.offsets, place.count)[order]
+    given = [v[order] for v in values]
+    match op.name:
+        case "atomic.load":
+            was = place.buffer.load(dtype, offsets)
+        case "atomic.store":
+            place.buffer.store(dtype, offsets, given[0])
+            was = given[0]
+        case "atomic.cas":
+            was = atomics.compare_exchange(place.buffer, dtype, offsets, *given)
+        case _:
+            kind = str(op.attrs["kind"])
+            was = atomics.read_modify_write(kind, place.buffer, dtype, offsets, *given)
+    old = np.empty_like(was)
+    old[order] = was
+    return old
+
+
+def _same_bits(a: Lanes, b: Lanes) -> Lanes:
+    raw = numerics.bits_dtype(a.dtype)
+    return np.ascontiguousarray(a).view(raw) == np.ascontiguousarray(b).view(raw)
 
 
 def _alloc(run: Run, op: Operation, frame: Frame) -> None:
@@ -195,13 +212,16 @@ def _base(run: Run, op: Operation, frame: Frame) -> None:
 
 def _print(run: Run, op: Operation, frame: Frame) -> None:
     values = [spread(frame.scalar(v), frame.count) for v in op.operands]
-    template = op.attrs["format"]
-    assert isinstance(template, str)
-    batch = frame.batch
+    template, batch = str(op.attrs["format"]), frame.batch
     for at, lane in enumerate(frame.lanes.tolist()):
         group = int(batch.groups[lane // batch.items])
-        line = fill(template, [v[at] for v in values])
+        line = template.format(*(_number(v[at]) for v in values))
         run.lines.append((group, lane % batch.items, len(run.lines), line))
+
+
+def _number(value: Any) -> float | int | bool:
+    """The Python number that a lane holds."""
+    return value.item() if value.dtype.kind in "biu" else float(value)
 
 
 def _assert(run: Run, op: Operation, frame: Frame) -> None:

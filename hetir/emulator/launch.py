@@ -62,7 +62,7 @@ def run(
     faults = Faults(kernel.name)
     state = Run(kernel, rng, buffers, parameters, faults, then_first=bool(rng.integers(2)))
     if checks:
-        state.checker = Checker(state, buffers)
+        state.checker = Checker(state)
     first = 0
     for some in _batches(kernel, extents, size, rng, groups):
         batch = Batch(some, extents, size, kernel.options.width, first, rng)
@@ -109,7 +109,7 @@ def _batches(
     total, items = math.prod(grid), math.prod(size)
     if not total or not items:
         return
-    step = _groups_a_batch(kernel, items)
+    step = total if _meets_grid(kernel) else _groups_a_batch(kernel, items)
     if groups is not None:
         chosen = rng.permutation(np.asarray(groups, np.int64))
         yield from (chosen[at : at + step] for at in range(0, len(chosen), step))
@@ -119,6 +119,11 @@ def _batches(
     else:
         for at in range(0, total, step):
             yield at + rng.permutation(min(step, total - at))
+
+
+def _meets_grid(kernel: Kernel) -> bool:
+    """Whether the kernel has a barrier over the whole grid."""
+    return any(op.name == "barrier" and op.attrs["scope"] == "device" for op in walk(kernel.body))
 
 
 def _groups_a_batch(kernel: Kernel, items: int) -> int:

@@ -36,6 +36,8 @@ class Run:
         """Forget the previous batch's allocations."""
         self.allocs.clear()
         del self.buffers[len(self.kernel.params) :]
+        if self.checker is not None:
+            self.checker.start(batch)
 
     def alloc(self, op: Operation, frame: Frame) -> View:
         """The lanes' copies of an allocation, made when first reached."""
@@ -93,6 +95,8 @@ def _missing(frame: Frame, scope: object) -> Lanes | None:
         return None
     if scope == "subgroup":
         return partial_subgroups(frame)
+    if scope == "device":
+        return np.arange(frame.count)
     slot = batch.slot[ids]
     present = np.bincount(slot, minlength=len(batch.groups))
     bad = np.flatnonzero(present[slot] != batch.items)
