@@ -9,7 +9,7 @@ from hetir.ir import ops
 from hetir.ir.build import constant
 from hetir.ir.core import Operation, Param, Region, Value
 from hetir.ir.rewrite import Env
-from hetir.ir.types import BOOL, Scalar, Type
+from hetir.ir.types import BOOL, ArrayType, Scalar, Type
 from hetir.source import Loc
 
 LOOPS = (ops.FOR, ops.LOOP)
@@ -136,3 +136,8 @@ def make_if(
 def end(spec: ops.Spec, *operands: Value, loc: Loc | None) -> Operation:
     """A new terminator."""
     return Operation(spec, operands, loc=loc)
+
+
+def is_private(array: Value) -> bool:
+    """Whether a value is a private array."""
+    return isinstance(array.type, ArrayType) and array.type.space == "private"

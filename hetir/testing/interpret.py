@@ -20,7 +20,7 @@ from hetir.ir.types import ArrayType, Scalar
 Lanes = Any
 Env = dict[Value, Lanes]
 Step = Generator[Operation, None, tuple[Operation, list[Lanes]]]
-Watch = Callable[[Operation, tuple[int, ...], tuple[int, int, int], list[Lanes], list[Lanes]], None]
+Watch = Callable[[Operation, "Item", list[Lanes], list[Lanes]], None]
 
 _COMBINE = {
     "add": ops.ADD, "sub": ops.SUB, "min": ops.MIN, "max": ops.MAX,
@@ -42,8 +42,8 @@ def interpret(
 ) -> None:
     """Run every workgroup in order; arrays are written in place. `functions` may be called.
 
-    `watch` sees each executed op: the op, the iteration numbers of the loops around it, the
-    local id, the operands and the results.
+    `watch` sees each executed op: the op, the work-item, the operands and the results
+    (none when control left the op).
     """
     bound = [
         a if isinstance(p.value.type, ArrayType) else np.asarray(a).reshape(1)
@@ -53,15 +53,15 @@ def interpret(
         group = (x, y, z)
         shared: dict[Operation, Any] = {}
         called = {f.name: f for f in functions}
-        items: list[_Item] = []
+        items: list[Item] = []
         for w, v, u in itertools.product(*(range(n) for n in reversed(workgroup))):
             env = {p.value: a for p, a in zip(kernel.params, bound, strict=True)}
             place, width = (u, v, w), kernel.options.width
-            items.append(_Item(place, group, grid, workgroup, width, shared, env, watch, called))
+            items.append(Item(place, group, grid, workgroup, width, shared, env, watch, called))
         _group([(item, item.region(kernel.body)) for item in items])
 
 
-def _group(waiting: list[tuple[_Item, Step]]) -> None:
+def _group(waiting: list[tuple[Item, Step]]) -> None:
     """Run the work-items of one workgroup from barrier to barrier."""
     while waiting:
         stopped = [(item, step) for item, step in waiting if next(step, None) is not None]
@@ -72,7 +72,9 @@ def _group(waiting: list[tuple[_Item, Step]]) -> None:
 
 
 @dataclass(slots=True)
-class _Item:
+class Item:
+    """A work-item; `path` holds the iteration numbers of the loops that it is in."""
+
     local: tuple[int, int, int]
     group: tuple[int, int, int]
     grid: tuple[int, int, int]
@@ -82,7 +84,7 @@ class _Item:
     env: Env
     watch: Watch | None
     functions: dict[str, Function]
-    path: list[int] = field(default_factory=list)
+    path: list[int] = field(default_factory=list[int])
     at: Operation | None = None
 
     def region(self, region: Region) -> Step:
@@ -93,9 +95,11 @@ class _Item:
                 return op, operands
             if op.spec.regions:
                 left = yield from self.structured(op, operands)
-                if left is not None:
+                results = [] if left else [self.env[v] for v in op.results]
+                if left and self.watch:
+                    self.watch(op, self, operands, results)
+                if left:
                     return left
-                results = [self.env[v] for v in op.results]
             elif op.spec is ops.CALL:
                 results = yield from self.call(op, operands)
                 self.env.update(zip(op.results, results, strict=True))
@@ -106,7 +110,7 @@ class _Item:
                 results = self.plain(op, operands)
                 self.env.update(zip(op.results, results, strict=True))
             if self.watch:
-                self.watch(op, tuple(self.path), self.local, operands, results)
+                self.watch(op, self, operands, results)
         raise AssertionError("a region without a terminator")
 
     def structured(
@@ -181,25 +185,25 @@ def _place(array: Any, indices: list[Lanes]) -> tuple[int, ...]:
     return place
 
 
-def _alloc(item: _Item, op: Operation, _: list[Lanes]) -> list[Any]:
+def _alloc(item: Item, op: Operation, _: list[Lanes]) -> list[Any]:
     kind = op.attrs["type"]
     assert isinstance(kind, ArrayType) and kind.shape is not None
     new = np.zeros(kind.shape, kind.element.numpy)
     return [item.shared.setdefault(op, new) if kind.space == "shared" else new]
 
 
-def _load(_: _Item, op: Operation, operands: list[Lanes]) -> list[Any]:
+def _load(_: Item, op: Operation, operands: list[Lanes]) -> list[Any]:
     array, *indices = operands
     return [array[_place(array, indices)].reshape(1).copy()]
 
 
-def _store(_: _Item, op: Operation, operands: list[Lanes]) -> list[Any]:
+def _store(_: Item, op: Operation, operands: list[Lanes]) -> list[Any]:
     array, *indices, value = operands
     array[_place(array, indices)] = value[0]
     return []
 
 
-def _rmw(_: _Item, op: Operation, operands: list[Lanes]) -> list[Any]:
+def _rmw(_: Item, op: Operation, operands: list[Lanes]) -> list[Any]:
     array, *indices, value = operands
     place = _place(array, indices)
     old = array[place].reshape(1).copy()
@@ -210,7 +214,7 @@ def _rmw(_: _Item, op: Operation, operands: list[Lanes]) -> list[Any]:
     return [old]
 
 
-def _cas(_: _Item, op: Operation, operands: list[Lanes]) -> list[Any]:
+def _cas(_: Item, op: Operation, operands: list[Lanes]) -> list[Any]:
     array, *indices, expected, desired = operands
     place = _place(array, indices)
     old = array[place].reshape(1).copy()
@@ -219,7 +223,7 @@ def _cas(_: _Item, op: Operation, operands: list[Lanes]) -> list[Any]:
     return [old]
 
 
-def _view(_: _Item, op: Operation, operands: list[Lanes]) -> list[Any]:
+def _view(_: Item, op: Operation, operands: list[Lanes]) -> list[Any]:
     array, *rest = operands
     steps = op.attrs["steps"]
     assert isinstance(steps, tuple)
@@ -236,11 +240,11 @@ def _view(_: _Item, op: Operation, operands: list[Lanes]) -> list[Any]:
     return [array[tuple(picks)]]
 
 
-def _nothing(_: _Item, __: Operation, ___: list[Lanes]) -> list[Any]:
+def _nothing(_: Item, __: Operation, ___: list[Lanes]) -> list[Any]:
     return []
 
 
-_MEMORY: dict[str, Callable[[_Item, Operation, list[Lanes]], list[Any]]] = {
+_MEMORY: dict[str, Callable[[Item, Operation, list[Lanes]], list[Any]]] = {
     "alloc": _alloc,
     "load": _load,
     "store": _store,
