@@ -12,24 +12,17 @@ from hetir.ir.types import Scalar
 
 @lru_cache(maxsize=4096)
 def print_constant(kind: Scalar, bits: int) -> str:
-    """The shortest number that `parse_constant` reads as `bits`; a NaN shows its payload."""
+    """A short number that `parse_constant` reads as `bits`; an unusual NaN shows its bits."""
     value = value_of(kind, bits)
     if not isinstance(value, float):
         return str(value).lower()
     if math.isnan(value):
         return "nan" if bits == canonical_nan(kind.numpy) else f"nan:0x{bits:x}"
-    if math.isinf(value):
-        return str(value)
+    if math.isinf(value) or kind.bits == 64 or (value.is_integer() and abs(value) < 1e16):
+        return repr(value)
     # decimal to f64 to `kind` rounds twice, so that only a trial shows what is exact
-    for digits in range(1, 17) if kind.bits < 64 else ():
-        text = f"{value:.{digits}g}"
-        if bits_of(kind, float(text)) == bits:
-            return _as_float(text)
-    return _as_float(repr(value))
-
-
-def _as_float(text: str) -> str:
-    return text if any(mark in text for mark in ".e") else f"{text}.0"
+    trials = (float(f"{value:.{digits}g}") for digits in range(1, 17))
+    return repr(next((near for near in trials if bits_of(kind, near) == bits), value))
 
 
 def parse_constant(kind: Scalar, text: str) -> int:

@@ -362,7 +362,7 @@ def mutate(thing, rng):
             return (*thing[:index], new, *thing[index + 1 :])
         if roll < 0.8:
             return thing[:index] + thing[index + 1 :]
-        return thing[:index] + (thing[rng.randrange(len(thing))],) + thing[index:]
+        return (*thing[:index], rng.choice(thing), *thing[index:])
     if dataclasses.is_dataclass(thing) and not isinstance(thing, ops.Spec) and roll < 0.98:
         field = rng.choice(dataclasses.fields(thing))
         return dataclasses.replace(thing, **{field.name: mutate(getattr(thing, field.name), rng)})
