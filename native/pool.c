@@ -38,7 +38,7 @@ static struct {
     _Atomic int32_t sleepers;
     _Atomic uint64_t open; /* a bit for each open slot */
     slot slots[SLOTS];
-    worker workers[MOST_THREADS];
+    worker workers[MOST_THREADS + 1];
     pthread_mutex_t lock; /* of starting, and of the jobs that wait for a slot */
     _Atomic int32_t crowd;
     edge *first, **last;
@@ -205,13 +205,15 @@ static void start(void)
     static int forks_are_watched;
     pthread_mutex_lock(&pool.lock);
     if (!atomic_load(&pool.started)) {
-        int workers = hetir_threads() < 2 ? 1 : hetir_threads() - 1;
+        /* as many as may work on a job that nobody helps with; two, so that one long job on a
+         * machine with one core does not stop the others */
+        int workers = hetir_threads() < 2 ? 2 : hetir_threads();
         pool.last = &pool.first;
         if (!forks_are_watched)
             forks_are_watched = pthread_atfork(NULL, NULL, after_fork) == 0;
         pool.workers_started = 0;
         for (int i = 1; i <= workers; i++)
-            pool.workers_started += start_worker(i % MOST_THREADS);
+            pool.workers_started += start_worker(i);
         atomic_store(&pool.started, 1);
     }
     pthread_mutex_unlock(&pool.lock);
@@ -310,7 +312,7 @@ void hetir_pool_unlist(hetir_job *job)
 
 void hetir_pool_replace(hetir_job *job)
 {
-    for (int32_t i = 0; i < MOST_THREADS; i++)
+    for (int32_t i = 0; i <= MOST_THREADS; i++)
         if (atomic_load(&pool.workers[i].current) == job)
             start_worker(i);
 }

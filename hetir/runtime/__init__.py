@@ -33,3 +33,64 @@ NumPy scalars), grid and workgroup three ints each, `records` a writable uint8 a
     cache(): Cache.load(key), Cache.store(key, data), Cache.make(key, make) -> bytes
     encode(artifact) -> bytes, decode(data) -> Artifact               # what the cache holds
 """
+
+from hetir.runtime.arrays import Array
+from hetir.runtime.cache import Cache, cache
+from hetir.runtime.device import Device, Queue
+from hetir.runtime.driver import (
+    Absent,
+    Driver,
+    DriverAbsentError,
+    DriverError,
+    Event,
+    Portrait,
+    Records,
+)
+from hetir.runtime.drivers.emulator import EmulatorDriver
+from hetir.runtime.errors import (
+    ArgumentError,
+    CacheFolderError,
+    DeviceError,
+    LaunchFailedError,
+    LaunchTimeoutError,
+    OutOfMemoryError,
+)
+from hetir.runtime.launch import Launch
+from hetir.runtime.operands import as_operand
+from hetir.runtime.program import Program
+from hetir.runtime.registry import absent, array, device, devices, empty, register, zeros
+from hetir.runtime.store import decode, encode
+
+__all__ = [
+    "Absent",
+    "ArgumentError",
+    "Array",
+    "Cache",
+    "CacheFolderError",
+    "Device",
+    "DeviceError",
+    "Driver",
+    "DriverAbsentError",
+    "DriverError",
+    "EmulatorDriver",
+    "Event",
+    "Launch",
+    "LaunchFailedError",
+    "LaunchTimeoutError",
+    "OutOfMemoryError",
+    "Portrait",
+    "Program",
+    "Queue",
+    "Records",
+    "absent",
+    "array",
+    "as_operand",
+    "cache",
+    "decode",
+    "device",
+    "devices",
+    "empty",
+    "encode",
+    "register",
+    "zeros",
+]

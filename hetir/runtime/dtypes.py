@@ -69,18 +69,23 @@ def _to_f64(value: Any) -> float:
         return float("inf") if value > 0 else float("-inf")
 
 
+_LARGEST: Mapping[str, float] = MappingProxyType({"f8e4m3": 448.0, "f8e5m2": 57344.0})
 _F32 = struct.Struct("<f")
 _U32 = struct.Struct("<I")
 _EXACT_INTEGERS = 1 << 53
 
 
 def _to_f32(value: Any) -> int:
-    if isinstance(value, int) and abs(value) > _EXACT_INTEGERS:
+    if _is_large(value):
         value = _odd_f64(value)
     try:
         return _U32.unpack(_F32.pack(value))[0]
     except OverflowError:
         return 0x7F800000 if value > 0 else 0xFF800000
+
+
+def _is_large(value: Any) -> bool:
+    return isinstance(value, int) and abs(value) > _EXACT_INTEGERS
 
 
 def _odd_f64(value: int) -> float:
@@ -98,10 +103,10 @@ def _small_float(dtype: str) -> Callable[[Any], int]:
     """Packs a type of at most 16 bits: to f32 by rounding to odd, then once to the type."""
     kind = NUMPY[dtype]
     bits = np.dtype(f"uint{8 * kind.itemsize}")
-    largest = float(ml_dtypes.finfo(kind).max) if kind.itemsize == 1 else None
+    largest = _LARGEST.get(dtype)
 
     def pack(value: Any) -> int:
-        wide = _to_f64(_odd_f64(value) if isinstance(value, int) and value > _EXACT_INTEGERS else value)
+        wide = _to_f64(_odd_f64(value) if _is_large(value) else value)
         if largest is not None and abs(wide) > largest:
             wide = largest if wide > 0 else -largest
         with np.errstate(over="ignore"):

@@ -1,0 +1,198 @@
+"""Devices and their queues, whatever driver is behind them."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from hetir.artifact import Artifact
+from hetir.runtime.arrays import Array, Buffer, HostArray, element_type, extents
+from hetir.runtime.driver import Driver, DriverError, Event, Memory, Portrait, wait_quietly
+from hetir.runtime.errors import ArgumentError, DeviceError, OutOfMemoryError
+from hetir.runtime.launch import Launch, leak
+from hetir.runtime.layout import contiguous_strides
+from hetir.runtime.operands import as_operand
+from hetir.runtime.program import Program
+
+
+class Queue:
+    """Launches that run one after the other, in the order in which they were made."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.handle = device.driver.make_queue()
+        self.abandoned = False
+        self._running: deque[Launch] = deque()
+
+    def __del__(self) -> None:
+        if not self.abandoned and hasattr(self, "handle"):
+            self.device.driver.free_queue(self.handle)
+
+    def mark(self) -> Event:
+        """An event that ends after everything launched so far."""
+        self.check()
+        return self.device.driver.mark(self.handle)
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait for every launch of this queue; raises the first error that nobody has seen."""
+        launches = list(self._running)
+        for launch in launches:
+            launch.wait(timeout)
+        self.mark().wait(timeout)
+
+    def track(self, launch: Launch) -> None:
+        """Keep a launch alive while it runs."""
+        running = self._running
+        while running and running[0].done:
+            running.popleft()
+        running.append(launch)
+
+    def running(self) -> list[Launch]:
+        """The launches that have not ended."""
+        return [launch for launch in list(self._running) if not launch.done]
+
+    def check(self) -> None:
+        """Raise DeviceError when the queue was given up."""
+        if self.abandoned:
+            raise DeviceError(
+                "a launch hangs in this queue", hint="make another one: `device.queue()`"
+            )
+
+    def abandon(self) -> None:
+        """Give the queue up, with what hangs in it; the device's own one is replaced."""
+        self.abandoned = True
+        leak(self)
+        self.device.replace(self)
+
+
+class Device:
+    """A device: its portrait, its memory, its queues and the code loaded on it."""
+
+    def __init__(self, driver: Driver, peer: Callable[[Any], Device]) -> None:
+        self.driver = driver
+        self.portrait: Portrait = driver.portrait
+        self.name = self.portrait.name
+        self._peer = peer
+        self._lock = threading.Lock()
+        self._queues: weakref.WeakSet[Queue] = weakref.WeakSet()
+        self._own: Queue | None = None
+
+    def __repr__(self) -> str:
+        return f"<hetir device {self.name}: {self.portrait.title}>"
+
+    @property
+    def target(self) -> str:
+        """What to compile for to run here."""
+        return self.portrait.targets[0]
+
+    def can_run(self, target: str) -> bool:
+        """Whether code for `target` runs here."""
+        return self.driver.can_run(target)
+
+    def peer(self, device: str | Device) -> Device:
+        """Another device by name."""
+        return self._peer(device)
+
+    @property
+    def default_queue(self) -> Queue:
+        """The queue of launches that name none."""
+        if self._own is None:
+            with self._lock:
+                if self._own is None:
+                    self._own = self._new_queue()
+        return self._own
+
+    def queue(self) -> Queue:
+        """A new queue, independent of the others."""
+        with self._lock:
+            return self._new_queue()
+
+    def _new_queue(self) -> Queue:
+        queue = Queue(self)
+        self._queues.add(queue)
+        return queue
+
+    def replace(self, queue: Queue) -> None:
+        """Forget a queue that was given up."""
+        with self._lock:
+            if self._own is queue:
+                self._own = None
+
+    def wait(self) -> None:
+        """Wait for everything launched here; raises the first error that nobody has seen."""
+        for queue in self._live_queues():
+            queue.wait()
+
+    def drain(self) -> None:
+        """Wait for everything launched here and leave errors to their launches."""
+        for queue in self._live_queues():
+            for launch in queue.running():
+                wait_quietly(launch.event)
+
+    def _live_queues(self) -> list[Queue]:
+        with self._lock:
+            return [queue for queue in self._queues if not queue.abandoned]
+
+    def load(self, artifact: Artifact, names: Sequence[str] = ()) -> Program:
+        """Load compiled code; `names` are its parameters', for messages and results."""
+        if not self.can_run(artifact.target):
+            raise DeviceError(
+                f"`{self.name}` does not run code for `{artifact.target}`",
+                hint=f"compile for `{self.target}`",
+            )
+        try:
+            handle = self.driver.load(artifact)
+        except DriverError as error:
+            raise DeviceError(
+                f"the code of kernel `{artifact.kernel}` does not load on `{self.name}`: {error}"
+            ) from error
+        return Program(self, artifact, handle, names)
+
+    def allocate(self, size: int) -> Memory:
+        """Memory of the device. Raises OutOfMemoryError."""
+        try:
+            return self.driver.allocate(size)
+        except MemoryError:
+            raise OutOfMemoryError(
+                f"`{self.name}` has no memory for {size} bytes", hint="use smaller pieces"
+            ) from None
+
+    def read(self, memory: Memory, offset: int, into: HostArray) -> None:
+        """Copy bytes to the host, after everything launched here."""
+        self.drain()
+        self.driver.read(self.default_queue.handle, memory, offset, into.data)
+
+    def empty(self, shape: int | Sequence[int], dtype: Any = "f32") -> Array:
+        """An array of undefined elements."""
+        kind, sizes = element_type(dtype), extents(shape)
+        strides = contiguous_strides(sizes, kind.itemsize)
+        size = kind.itemsize
+        for extent in sizes:
+            size *= extent
+        return Array(Buffer(self, size), sizes, kind, strides)
+
+    def array(self, source: Any) -> Array:
+        """A contiguous copy of an array on this device."""
+        operand = as_operand(source)
+        host = operand.numpy() if isinstance(operand, Array) else np.asarray(operand)
+        if host.dtype.kind in "iufb" and not host.dtype.isnative:
+            raise ArgumentError("the array is in foreign byte order", hint="convert it first")
+        made = self.empty(host.shape, host.dtype)
+        if host.size:
+            data = np.ascontiguousarray(host).reshape(-1).view(np.uint8)
+            queue = self.default_queue.handle
+            self.driver.write(queue, made.buffer.memory, 0, data.data)
+        return made
+
+    def close(self) -> None:
+        """Stop what runs; the process is about to end."""
+        for queue in self._live_queues():
+            for launch in queue.running():
+                if not launch.event.abandon():
+                    leak(launch)
+        self.driver.close()

@@ -1,0 +1,1 @@
+"""The drivers, one a file; each is opened when its device is first asked for."""

@@ -1,0 +1,70 @@
+"""Arguments from elsewhere (torch, DLPack, buffers) as NumPy arrays over the same memory."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from hetir.runtime.arrays import Array
+from hetir.runtime.dtypes import NUMPY
+from hetir.runtime.errors import ArgumentError
+
+_UNCHANGED: tuple[type[Any], ...] = (np.ndarray, Array, int, float, np.generic, tuple)
+# torch types that NumPy has no name for: seen as integers of their size on the way
+_TORCH_BITS = {
+    "torch.bfloat16": ("int16", "bf16"),
+    "torch.float8_e4m3fn": ("int8", "f8e4m3"),
+    "torch.float8_e5m2": ("int8", "f8e5m2"),
+}
+
+
+def as_operand(value: Any) -> Any:
+    """What a launch takes for `value`: a NumPy array, an Array, or the value itself.
+
+    torch CPU tensors, DLPack exporters and objects with a buffer become arrays that share
+    their memory. NamedTuples and scalars are unchanged. Raises ArgumentError for memory that
+    the host cannot see and for tensors that record gradients.
+    """
+    if isinstance(value, _UNCHANGED):
+        return value
+    torch: Any = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor):
+        return _of_tensor(torch, value)
+    if hasattr(value, "__dlpack__"):
+        return _of_dlpack(value)
+    if hasattr(value, "__cuda_array_interface__"):
+        raise ArgumentError("the array lies on a CUDA device, which has no driver here",
+                            hint="copy it to the host first")  # fmt: skip
+    if hasattr(value, "__array_interface__") or hasattr(value, "__array__"):
+        return np.asarray(value)
+    try:
+        return np.asarray(memoryview(value))
+    except TypeError:
+        return value
+
+
+def _of_tensor(torch: Any, tensor: Any) -> np.ndarray[Any, Any]:
+    if tensor.device.type != "cpu":
+        raise ArgumentError(f"the tensor lies on `{tensor.device}`", hint="write `x.cpu()`")
+    if tensor.requires_grad:
+        raise ArgumentError("the tensor records gradients", hint="write `x.detach()`")
+    if tensor.layout != torch.strided:
+        raise ArgumentError(
+            f"the tensor's layout is `{tensor.layout}`", hint="write `x.to_dense()`"
+        )
+    if tensor.is_conj() or tensor.is_neg():
+        raise ArgumentError("the tensor is a lazy view", hint="write `x.resolve_conj()`")
+    bits, name = _TORCH_BITS.get(str(tensor.dtype), (None, ""))
+    if bits is None:
+        return tensor.numpy()
+    return tensor.view(getattr(torch, bits)).numpy().view(NUMPY[name])
+
+
+def _of_dlpack(value: Any) -> np.ndarray[Any, Any]:
+    try:
+        return np.from_dlpack(value)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        raise ArgumentError(f"the array cannot be used without a copy: {error}",
+                            hint="pass a NumPy array") from error  # fmt: skip

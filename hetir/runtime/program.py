@@ -1,0 +1,188 @@
+"""A compiled kernel on a device: checks a launch, packs its arguments and starts it."""
+
+from __future__ import annotations
+
+import operator
+import struct
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hetir.artifact import Artifact
+from hetir.limits import WorkgroupSizeError, check_launch_shape
+from hetir.runtime.arrays import Buffer
+from hetir.runtime.driver import DriverError, Event, Memory, Records, Shape, Task
+from hetir.runtime.errors import ArgumentError, LaunchFailedError
+from hetir.runtime.launch import Launch
+from hetir.runtime.pack import Packer
+from hetir.runtime.staging import Staged
+
+if TYPE_CHECKING:
+    from hetir.runtime.device import Device, Queue
+
+Extents = int | Sequence[int]
+
+# shapes of launches that were checked; a program that makes more starts over
+_REMEMBERED = 4096
+_HEADER = struct.Struct("<QQ")
+
+
+class Program:
+    """One artifact loaded on one device."""
+
+    def __init__(
+        self, device: Device, artifact: Artifact, handle: Any, names: Sequence[str]
+    ) -> None:
+        self.device, self.artifact, self.names = device, artifact, tuple(names)
+        self.handle = handle
+        self._driver = device.driver
+        self._packer = Packer(artifact.layout, device, self.names)
+        self._host = device.portrait.host_memory
+        self._shapes: dict[tuple[Any, Any], Shape] = {}
+
+    def __del__(self) -> None:
+        if hasattr(self, "_driver"):
+            self._driver.unload(self.handle)
+
+    def run(
+        self,
+        values: Sequence[Any],
+        grid: Extents,
+        workgroup: Extents,
+        records: Records | None = None,
+    ) -> None:
+        """Launch on the device's own queue and wait. Raises what the launch failed with."""
+        if records is not None or not self._host:
+            self.launch(values, grid=grid, workgroup=workgroup, records=records).wait()
+            return
+        shape = self._shape(grid, workgroup)
+        block = self._packer.pack(values)
+        if 0 in shape:
+            return
+        queue = self.device.default_queue
+        try:
+            event = self._driver.run(queue.handle, self.handle, shape, block)
+        except DriverError as failure:
+            raise self._failed(failure) from failure
+        if event is not None:
+            launch = Launch(self.artifact.kernel, queue, event, {}, keep=values)
+            queue.track(launch)
+            launch.wait()
+
+    def launch(
+        self,
+        values: Sequence[Any],
+        *,
+        grid: Extents,
+        workgroup: Extents,
+        queue: Queue | None = None,
+        after: Sequence[Launch | Event] = (),
+        records: Records | None = None,
+    ) -> Launch:
+        """Start a launch, after what is on the queue and after `after`."""
+        shape = self._shape(grid, workgroup)
+        queue = queue or self.device.default_queue
+        if queue.device is not self.device:
+            raise ArgumentError(f"the queue belongs to `{queue.device.name}`")
+        queue.check()
+        before = self._before(after)
+        block = self._packer.pack(values)
+        staged = None if self._host else Staged(self.device, queue, self._packer, values, block)
+        room = Room(self.device, queue, records) if records is not None else None
+        if 0 in shape:
+            event = self._driver.mark(queue.handle, before)
+        else:
+            task = Task(
+                program=self.handle,
+                grid=shape[:3],
+                workgroup=shape[3:],
+                block=staged.block if staged else block,
+                memories=staged.memories if staged else (),
+                records=room.memory if room else None,
+            )
+            event = self._start(queue, task, before)
+        finishing: list[Callable[[], None]] = []
+        finishing += [staged.bring_back] if staged else []
+        finishing += [room.finish] if room else []
+        arguments = dict(zip(self.names, values, strict=False))
+        keep = (self, values, staged, room)
+        launch = Launch(self.artifact.kernel, queue, event, arguments, keep=keep, after=finishing)
+        queue.track(launch)
+        return launch
+
+    def _start(self, queue: Queue, task: Task, before: Sequence[Event]) -> Event:
+        try:
+            return self._driver.launch(queue.handle, task, before)
+        except DriverError as failure:
+            raise self._failed(failure) from failure
+
+    def _failed(self, failure: DriverError) -> LaunchFailedError:
+        return LaunchFailedError(f"kernel `{self.artifact.kernel}` failed: {failure}")
+
+    def _before(self, after: Sequence[Launch | Event]) -> list[Event]:
+        """The events to hand to the driver; those of other devices are waited for here."""
+        events: list[Event] = []
+        for item in after:
+            event = item.event if isinstance(item, Launch) else item
+            if isinstance(item, Launch) and item.queue.device is not self.device:
+                item.wait()  # brings host arrays up to date, too
+            else:
+                events.append(event)
+        return events
+
+    def _shape(self, grid: Extents, workgroup: Extents) -> Shape:
+        try:
+            return self._shapes[grid, workgroup]
+        except (KeyError, TypeError):  # new, or a list
+            return self._new_shape(grid, workgroup)
+
+    def _new_shape(self, grid: Extents, workgroup: Extents) -> Shape:
+        groups, items = _integers(grid, "grid"), _integers(workgroup, "workgroup")
+        check_launch_shape(self.device.portrait.limits, groups, items)
+        x, y, z = (*groups, 1, 1)[:3]
+        i, j, k = (*items, 1, 1)[:3]
+        fixed = self.artifact.workgroup
+        if fixed is not None and fixed != (i, j, k):
+            raise WorkgroupSizeError(
+                f"`{self.artifact.kernel}` was compiled for workgroups of {fixed}, got {(i, j, k)}",
+                hint=f"launch with workgroup={fixed}",
+            )
+        if len(self._shapes) >= _REMEMBERED:
+            self._shapes.clear()
+        if isinstance(grid, int | tuple) and isinstance(workgroup, int | tuple):
+            self._shapes[grid, workgroup] = (x, y, z, i, j, k)
+        return (x, y, z, i, j, k)
+
+
+class Room:
+    """The hidden buffer of print and assert, on the device."""
+
+    def __init__(self, device: Device, queue: Queue, records: Records) -> None:
+        self._device, self._queue, self._records = device, queue, records
+        self._buffer = Buffer(device, records.size)
+        self.memory: Memory = self._buffer.memory
+        header = _HEADER.pack(records.size - _HEADER.size, 0)
+        device.driver.write(queue.handle, self.memory, 0, memoryview(header))
+
+    def finish(self) -> None:
+        """Hand what was written to who asked for it, the header included."""
+        start = self._read(_HEADER.size)
+        capacity, used = _HEADER.unpack(start.tobytes())
+        self._records.finish(self._read(_HEADER.size + min(capacity, used)).tobytes())
+
+    def _read(self, size: int) -> np.ndarray[Any, Any]:
+        data = np.empty(size, np.uint8)
+        self._device.driver.read(self._queue.handle, self.memory, 0, data.data)
+        return data
+
+
+def _integers(extents: Extents, what: str) -> tuple[int, ...]:
+    given = (extents,) if isinstance(extents, int) or hasattr(extents, "__index__") else extents
+    try:
+        return tuple(operator.index(extent) for extent in given)  # pyright: ignore[reportArgumentType]
+    except TypeError:
+        raise ArgumentError(
+            f"the {what} must be one to three integers, got `{extents}`",
+            hint=f"write for example `{what}=(16, 16)`",
+        ) from None

@@ -1,0 +1,139 @@
+"""Which devices are here: drivers by name, probed when somebody asks."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hetir.runtime.arrays import Array
+from hetir.runtime.device import Device
+from hetir.runtime.driver import Absent, Driver, DriverAbsentError
+from hetir.runtime.drivers.cpu import CpuDriver
+from hetir.runtime.errors import DeviceError
+
+Probe = Callable[[], Sequence[Driver]]
+
+# what other drivers need; a driver that registers takes the place of its line
+_WITHOUT_DRIVER = (
+    Absent(
+        driver="cuda",
+        reason="this version of hetir has no driver for NVIDIA GPUs",
+        remedy="compile ahead of time for a `ptx` target once its backend is there",
+    ),
+    Absent(
+        driver="opencl",
+        reason="this version of hetir has no driver for OpenCL devices",
+        remedy="a later version, with `pip install 'hetir[opencl]'`",
+    ),
+    Absent(
+        driver="vulkan",
+        reason="this version of hetir has no driver for Vulkan devices",
+        remedy="a later version, with libvulkan.so.1",
+    ),
+    Absent(
+        driver="ascend",
+        reason="this version of hetir has no driver for Ascend NPUs",
+        remedy="a later version, with Huawei's CANN (libascendcl.so)",
+    ),
+)
+
+
+class Registry:
+    """The drivers of a process. Thread-safe; each driver is probed once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._probes: dict[str, Probe] = {}
+        self._found: dict[str, tuple[Device, ...]] = {}
+        self._absent: dict[str, Absent] = {entry.driver: entry for entry in _WITHOUT_DRIVER}
+
+    def register(self, name: str, probe: Probe) -> None:
+        """Add a driver; `probe` gives its devices or raises DriverAbsentError."""
+        with self._lock:
+            self._probes[name] = probe
+            self._absent.pop(name, None)
+            self._found.pop(name, None)
+
+    def _probe(self, name: str) -> tuple[Device, ...]:
+        with self._lock:
+            if name not in self._found:
+                self._found[name] = self._open(name)
+            return self._found[name]
+
+    def _open(self, name: str) -> tuple[Device, ...]:
+        try:
+            return tuple(Device(driver, self.device) for driver in self._probes[name]())
+        except DriverAbsentError as error:
+            self._absent[name] = Absent(driver=name, reason=error.reason, remedy=error.remedy)
+        except OSError as error:
+            self._absent[name] = Absent(
+                driver=name, reason=str(error), remedy="install or repair the vendor's library"
+            )
+        return ()
+
+    def devices(self, *, emulated: bool = False) -> tuple[Device, ...]:
+        """The devices of this machine, the CPU first; with `emulated` the emulators too."""
+        found = [device for name in list(self._probes) for device in self._probe(name)]
+        return tuple(d for d in found if emulated or not d.portrait.emulated)
+
+    def absent(self) -> tuple[Absent, ...]:
+        """The drivers that have no device here, each with its reason."""
+        self.devices()
+        return tuple(self._absent.values())
+
+    def device(self, name: str | Device) -> Device:
+        """A device by name; `cuda` stands for `cuda:0`. Raises DeviceError."""
+        if isinstance(name, Device):
+            return name
+        driver = name.partition(":")[0]
+        if driver in self._probes:
+            for device in self._probe(driver):
+                if device.name in (name, f"{name}:0"):
+                    return device
+        gap = self._absent.get(driver)
+        if gap is not None:
+            raise DeviceError(f"there is no device `{name}`: {gap.reason}", hint=gap.remedy)
+        names = ", ".join(device.name for device in self.devices(emulated=True))
+        raise DeviceError(f"there is no device `{name}`", hint=f"use one of {names}")
+
+    def close(self) -> None:
+        """Stop every device: the process is about to end."""
+        for found in list(self._found.values()):
+            for device in found:
+                device.close()
+
+
+_REGISTRY = Registry()
+_REGISTRY.register("cpu", lambda: (CpuDriver(),))
+register, device = _REGISTRY.register, _REGISTRY.device
+devices, absent = _REGISTRY.devices, _REGISTRY.absent
+_PROCESS = os.getpid()
+
+
+@atexit.register
+def _close() -> None:
+    if os.getpid() == _PROCESS:  # a forked child's launches belong to its parent
+        _REGISTRY.close()
+
+
+def array(source: Any, device: str | Device = "cpu") -> Array:
+    """A contiguous copy of an array (NumPy, torch, DLPack, nested lists) on a device."""
+    return _REGISTRY.device(device).array(source)
+
+
+def empty(shape: int | Sequence[int], dtype: Any = "f32", device: str | Device = "cpu") -> Array:
+    """An array of undefined elements on a device; `dtype` is a hetIR or NumPy type."""
+    return _REGISTRY.device(device).empty(shape, dtype)
+
+
+def zeros(shape: int | Sequence[int], dtype: Any = "f32", device: str | Device = "cpu") -> Array:
+    """An array of zeros on a device."""
+    made = empty(shape, dtype, device)
+    if made.nbytes:
+        blank = memoryview(bytes(made.nbytes))
+        target = made.device
+        target.driver.write(target.default_queue.handle, made.buffer.memory, 0, blank)
+    return made

@@ -1,0 +1,142 @@
+"""The devices that the conformance suite runs over, each with the same few kernels."""
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fake_driver import FakeDriver
+
+from hetir.artifact import Artifact, Layout, Resources, Slot
+from hetir.runtime import EmulatorDriver, device
+from hetir.runtime.device import Device
+from hetir.runtime.drivers.cpu import CpuDriver
+
+HERE = Path(__file__).parent
+NATIVE = HERE.parents[1] / "native"
+
+
+def slot(offset, position, dtype, ndim=None, *, writes=False):
+    return Slot(
+        offset=offset, source=(position,), dtype=dtype, ndim=ndim, reads=True, writes=writes
+    )
+
+
+LAYOUTS = {
+    "saxpy": Layout(
+        slots=(slot(0, 0, "f32"), slot(8, 1, "f32", 1), slot(32, 2, "f32", 1, writes=True)),
+        size=64,
+    ),
+    "dump": Layout(
+        slots=(
+            slot(0, 0, "u8", 1, writes=True),
+            slot(24, 1, "bool"),
+            slot(25, 2, "i8"),
+            slot(26, 3, "u16"),
+            slot(28, 4, "f32"),
+            slot(32, 5, "f64"),
+            slot(40, 6, "i64"),
+            slot(48, 7, "f16"),
+            slot(50, 8, "bf16"),
+            slot(56, 9, "f32", 2),
+        ),
+        size=112,
+    ),
+    "scale2d": Layout(slots=(slot(0, 0, "f32", 2, writes=True),), size=48),
+    "fails": Layout(slots=(), size=0),
+    "spin": Layout(slots=(), size=0),
+    "writes_record": Layout(slots=(), size=0),
+}
+
+
+def saxpy(values, grid, workgroup):
+    a, x, y = values
+    n = min(len(y), int(np.prod(grid) * np.prod(workgroup)))
+    y[:n] += a * x[:n]
+
+
+def scale2d(values, grid, workgroup):
+    del grid, workgroup
+    values[0][...] *= np.float32(2)
+
+
+def evaluate(artifact, values, grid, workgroup, records, stop):
+    """A stand-in for the evaluator that knows these kernels by name."""
+    match artifact.entry:
+        case "saxpy" | "scale2d":
+            {"saxpy": saxpy, "scale2d": scale2d}[artifact.entry](values, grid, workgroup)
+        case "dump":
+            size = artifact.layout.size
+            values[0][size:] = np.array((*grid, *workgroup), np.int64).view(np.uint8)
+            scalars = np.array(values[1:9], object)
+            values[0][:size] = np.frombuffer(
+                repr(scalars.tolist()).encode().ljust(size)[:size], "u1"
+            )
+        case "spin":
+            while not stop():
+                pass
+        case "writes_record":
+            records[8:24] = np.array((8, 0x1122334455667788), np.uint64).view(np.uint8)
+        case _:
+            raise ArithmeticError("the evaluator found a fault")
+
+
+class Bench:
+    """A device and its conformance kernels."""
+
+    def __init__(self, name, driver, target, binary):
+        self.name, self.driver, self.target, self.binary = name, driver, target, binary
+        self.device = Device(driver, device)
+
+    def artifact(self, kernel):
+        big = kernel == "fails" and self.name == "cpu"
+        return Artifact(
+            kernel=kernel,
+            target=self.target,
+            entry=kernel,
+            text="",
+            binary=self.binary,
+            layout=LAYOUTS[kernel],
+            resources=Resources(item_bytes=1 << 30 if big else 0),
+        )
+
+    def program(self, kernel, names=()):
+        return self.device.load(self.artifact(kernel), names)
+
+
+@pytest.fixture(scope="session")
+def cpu_object(tmp_path_factory):
+    out = tmp_path_factory.mktemp("kernels") / "kernels.o"
+    command = ["gcc", "-O1", "-fPIC", f"-I{NATIVE}", "-c", HERE / "cpu_kernels.c", "-o", out]
+    subprocess.run(command, check=True)
+    return out.read_bytes()
+
+
+@pytest.fixture(scope="session")
+def fake_library(tmp_path_factory):
+    out = tmp_path_factory.mktemp("fake") / "libfake_npu.so"
+    source = HERE / "fake_npu.c"
+    subprocess.run(
+        ["gcc", "-O1", "-Wall", "-shared", "-fPIC", "-pthread", source, "-o", out], check=True
+    )
+    return out
+
+
+@pytest.fixture(scope="session")
+def cpu_bench(cpu_object):
+    return Bench("cpu", CpuDriver(), "cpu", cpu_object)
+
+
+@pytest.fixture(scope="session")
+def fake_bench(fake_library):
+    return Bench("fake", FakeDriver(fake_library), "fake", b"FNPU1")
+
+
+@pytest.fixture(scope="session")
+def emulator_bench():
+    return Bench("emulator", EmulatorDriver(evaluate), "hetir", None)
+
+
+@pytest.fixture(params=["cpu", "emulator", "fake"])
+def bench(request):
+    return request.getfixturevalue(f"{request.param}_bench")
