@@ -44,7 +44,8 @@ def execute(run: Run, batch: Batch) -> None:
     """Run the kernel for every workgroup of a batch."""
     frame = Frame(batch, batch.count)
     frame.values.update(run.parameters)
-    _region(run, run.kernel.body, frame)
+    with np.errstate(all="ignore"):
+        _region(run, run.kernel.body, frame)
 
 
 def _region(run: Run, region: Region, frame: Frame) -> list[Flow]:

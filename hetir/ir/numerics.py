@@ -202,7 +202,7 @@ def maximum_number(_: Attrs, dtype: np.dtype[Any], a: Lanes, b: Lanes) -> Lanes:
 
 def fma(_: Attrs, dtype: np.dtype[Any], a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """a*b + c with one rounding."""
-    return fused(dtype, a, b, c)
+    return np.asarray(fused(dtype, a, b, c))
 
 
 def mul_hi(_: Attrs, dtype: np.dtype[Any], a: Lanes, b: Lanes) -> Lanes:
@@ -261,7 +261,7 @@ def clz(_: Attrs, dtype: np.dtype[Any], a: Lanes) -> Lanes:
 
 def cast(_: Attrs, dtype: np.dtype[Any], a: Lanes) -> Lanes:
     """Every conversion, with one rounding."""
-    return convert(a, dtype)
+    return np.asarray(convert(a, dtype))
 
 
 def bitcast(_: Attrs, dtype: np.dtype[Any], a: Lanes) -> Lanes:

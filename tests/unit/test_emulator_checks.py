@@ -1,0 +1,564 @@
+"""Faulty kernels: each planted fault is found, named, and placed at its line; and only it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hetir.emulator import Report, run
+from hetir.ir.types import BOOL, F32, I32, I64, U32, array
+from tests.unit.emulator_support import Maker
+
+Launch = tuple[Maker, Sequence[Any], int, int]
+FAULTY: list[tuple[str, str, str, Callable[[], Launch]]] = []
+CLEAN: list[Callable[[], Launch]] = []
+
+
+def faulty(code: str, name: str = "") -> Callable[[Callable[[], Launch]], Callable[[], Launch]]:
+    """A kernel with one fault, at the line marked `# fault`, in the array `name`."""
+
+    def add(function: Callable[[], Launch]) -> Callable[[], Launch]:
+        FAULTY.append((function.__name__, code, name, function))
+        return function
+
+    return add
+
+
+def clean(function: Callable[[], Launch]) -> Callable[[], Launch]:
+    CLEAN.append(function)
+    return function
+
+
+def f32(count: int) -> np.ndarray:
+    return np.ones(count, np.float32)
+
+
+def i32(count: int) -> np.ndarray:
+    return np.zeros(count, np.int32)
+
+
+def check(launch: Launch, seed: int = 0, **options: object) -> Report:
+    maker, arguments, groups, size = launch
+    return run(maker.kernel(**options), arguments, (groups,), (size,), checks=True, seed=seed)
+
+
+# ---- bounds --------------------------------------------------------------------------------
+
+
+@faulty("HET600", "x")
+def read_past_the_end() -> Launch:
+    m = Maker(x=array(F32, 1), y=array(F32, 1))
+    i = m.id()
+    with m.if_(m.op("lt", i, m.dim(m.y))):
+        v = m.load(m.x, m.op("add", i, 1))  # fault
+        m.store(m.y, i, v)
+    return m, [f32(100), f32(100)], 4, 32
+
+
+@faulty("HET600", "y")
+def write_without_guard() -> Launch:
+    m = Maker(y=array(F32, 1))
+    m.store(m.y, m.id(), 1.0)  # fault
+    return m, [f32(100)], 4, 32
+
+
+@faulty("HET600", "x")
+def negative_index() -> Launch:
+    m = Maker(x=array(F32, 1), y=array(F32, 1))
+    i = m.id()
+    m.store(m.y, i, m.load(m.x, m.op("sub", i, 1)))  # fault
+    return m, [f32(64), f32(64)], 2, 32
+
+
+@faulty("HET600", "x")
+def second_axis_out_of_bounds() -> Launch:
+    """Inside the memory, but outside its row."""
+    m = Maker(x=array(F32, 2), y=array(F32, 1))
+    i = m.id()
+    m.store(m.y, i, m.load(m.x, 0, i))  # fault
+    return m, [np.ones((4, 8), np.float32), f32(16)], 1, 16
+
+
+@faulty("HET600", "x")
+def row_of_a_view_too_long() -> Launch:
+    m = Maker(x=array(F32, 2), y=array(F32, 1))
+    i = m.local()
+    row = m.op("view", m.x, m.group(), 4, 6, steps=(0, 1))
+    m.store(m.y, m.id(), m.load(row, i))  # fault
+    return m, [np.ones((4, 8), np.float32), f32(24)], 4, 6
+
+
+@faulty("HET600", "x")
+def view_of_a_row_that_does_not_exist() -> Launch:
+    m = Maker(x=array(F32, 2), y=array(F32, 1))
+    row = m.op("view", m.x, m.op("sub", m.group(), 1), 0, 8, steps=(0, 1))
+    m.store(m.y, m.id(), m.load(row, m.local()))  # fault
+    return m, [np.ones((4, 8), np.float32), f32(32)], 4, 8
+
+
+@faulty("HET600", "tile")
+def shared_array_too_small() -> Launch:
+    m = Maker(y=array(F32, 1))
+    tile = m.alloc(F32, 16, name="tile")
+    m.store(tile, m.local(), 1.0)  # fault
+    m.barrier()
+    m.store(m.y, m.id(), m.load(tile, 3))
+    return m, [f32(64)], 2, 32
+
+
+@faulty("HET600", "count")
+def atomic_out_of_bounds() -> Launch:
+    m = Maker(x=array(I32, 1), count=array(I32, 1))
+    bin_ = m.cast(m.load(m.x, m.id()), I64)
+    m.rmw("add", m.count, bin_, 1)  # fault
+    return m, [np.arange(64, dtype=np.int32), i32(60)], 2, 32
+
+
+@faulty("HET600", "x")
+def read_of_an_empty_array() -> Launch:
+    m = Maker(x=array(F32, 1), y=array(F32, 1))
+    m.store(m.y, m.id(), m.load(m.x, 0))  # fault
+    return m, [f32(0), f32(32)], 1, 32
+
+
+# ---- uninitialised memory ------------------------------------------------------------------
+
+
+@faulty("HET601", "tile")
+def shared_read_before_written() -> Launch:
+    m = Maker(y=array(F32, 1))
+    tile = m.alloc(F32, 32, name="tile")
+    with m.if_(m.op("lt", m.local(), 31)):
+        m.store(tile, m.local(), 1.0)
+    m.barrier()
+    m.store(m.y, m.id(), m.load(tile, m.local()))  # fault
+    return m, [f32(64)], 2, 32
+
+
+@faulty("HET601", "mine")
+def private_read_before_written() -> Launch:
+    m = Maker(y=array(F32, 1))
+    mine = m.alloc(F32, 4, space="private", name="mine")
+    with m.for_(0, 3) as k:
+        m.store(mine, k, 2.0)
+    m.store(m.y, m.id(), m.load(mine, 3))  # fault
+    return m, [f32(64)], 2, 32
+
+
+@faulty("HET601", "total")
+def atomic_on_uninitialised_shared_memory() -> Launch:
+    m = Maker(y=array(I32, 1))
+    total = m.alloc(I32, 1, name="total")
+    m.rmw("add", total, 0, 1, scope="workgroup")  # fault
+    m.barrier()
+    with m.if_(m.op("eq", m.local(), 0)):
+        m.store(m.y, m.group(), m.load(total, 0))
+    return m, [i32(2)], 2, 32
+
+
+# ---- races ---------------------------------------------------------------------------------
+
+
+@faulty("HET602", "tile")
+def missing_barrier_between_write_and_read() -> Launch:
+    m = Maker(y=array(F32, 1))
+    tile = m.alloc(F32, 32, name="tile")
+    m.store(tile, m.local(), 1.0)
+    other = m.op("sub", 31, m.local())
+    m.store(m.y, m.id(), m.load(tile, other))  # fault
+    return m, [f32(64)], 2, 32
+
+
+@faulty("HET602", "tile")
+def missing_barrier_at_the_end_of_a_loop() -> Launch:
+    m = Maker(y=array(F32, 1))
+    tile = m.alloc(F32, 32, name="tile")
+    with m.for_(0, 3):
+        m.store(tile, m.local(), 1.0)  # fault
+        m.barrier()
+        other = m.op("sub", 31, m.local())
+        m.store(m.y, m.id(), m.load(tile, other))
+    return m, [f32(64)], 2, 32
+
+
+@faulty("HET602", "y")
+def all_work_items_write_one_element() -> Launch:
+    m = Maker(y=array(F32, 1))
+    m.store(m.y, 0, m.cast(m.id(), F32))  # fault
+    return m, [f32(4)], 1, 32
+
+
+@faulty("HET602", "y")
+def workgroups_write_one_element() -> Launch:
+    m = Maker(y=array(F32, 1))
+    with m.if_(m.op("eq", m.local(), 0)):
+        m.store(m.y, 0, 1.0)  # fault
+    return m, [f32(4)], 4, 32
+
+
+@faulty("HET602", "y")
+def read_of_another_workgroups_result() -> Launch:
+    m = Maker(y=array(F32, 1))
+    m.store(m.y, m.id(), 1.0)
+    m.barrier()
+    last = m.op("sub", m.op("mul", m.op("num_groups", axis=0), 32), m.op("add", m.id(), 1))
+    v = m.load(m.y, last)  # fault
+    m.store(m.y, m.id(), v)  # fault
+    return m, [f32(128)], 4, 32
+
+
+@faulty("HET602", "count")
+def counting_without_atomics() -> Launch:
+    m = Maker(x=array(I32, 1), count=array(I32, 1))
+    at = m.cast(m.load(m.x, m.id()), I64)
+    m.store(m.count, at, m.op("add", m.load(m.count, at), m.const(I32, 1)))  # fault
+    return m, [np.zeros(32, np.int32), i32(4)], 1, 32
+
+
+@faulty("HET602", "count")
+def atomics_mixed_with_a_plain_read() -> Launch:
+    m = Maker(count=array(I32, 1), y=array(I32, 1))
+    m.rmw("add", m.count, 0, 1)
+    m.store(m.y, m.id(), m.load(m.count, 0))  # fault
+    return m, [i32(1), i32(64)], 2, 32
+
+
+@faulty("HET602", "count")
+def workgroup_scope_between_workgroups() -> Launch:
+    m = Maker(count=array(I32, 1))
+    m.rmw("add", m.count, 0, 1, scope="workgroup")  # fault
+    return m, [i32(1)], 4, 32
+
+
+@faulty("HET602", "part")
+def last_workgroup_without_release() -> Launch:
+    """The ticket is relaxed: nothing orders the partial sums before the last group's read."""
+    return last_workgroup("relaxed")
+
+
+@faulty("HET602", "part")
+def last_workgroup_without_acquire() -> Launch:
+    return last_workgroup("release")
+
+
+@faulty("HET602", "part")
+def last_workgroup_at_too_small_a_scope() -> Launch:
+    return last_workgroup("acq_rel", fence="workgroup")
+
+
+def last_workgroup(order: str, fence: str = "") -> Launch:
+    """Each group writes its part and takes a ticket; the last one adds the parts."""
+    m = Maker(part=array(F32, 1), ticket=array(U32, 1), y=array(F32, 1))
+    last = m.alloc(I32, 1, name="last")
+    groups = m.op("num_groups", axis=0)
+    with m.if_(m.op("eq", m.local(), 0)):
+        m.store(m.part, m.group(), 1.0)
+        if fence:
+            m.emit("fence", order=order, scope=fence)
+            old = m.rmw("add", m.ticket, 0, 1)
+            m.emit("fence", order=order, scope=fence)
+        else:
+            old = m.rmw("add", m.ticket, 0, 1, order=order)
+        is_last = m.op("eq", m.cast(old, I64), m.op("sub", groups, 1))
+        m.store(last, 0, m.cast(is_last, I32))
+    m.barrier()
+    with m.if_(m.op("ne", m.load(last, 0), m.const(I32, 0))):
+        mine = m.op("mod", m.local(), groups)
+        v = m.load(m.part, mine)  # fault
+        m.store(m.y, m.local(), v)
+    return m, [f32(4), np.zeros(1, np.uint32), f32(32)], 4, 32
+
+
+@faulty("HET602", "b")
+def race_through_two_names_of_one_array() -> Launch:
+    m = Maker(a=array(F32, 1), b=array(F32, 1))
+    v = m.load(m.a, m.op("add", m.id(), 1))
+    m.store(m.b, m.id(), v)  # fault
+    memory = f32(65)
+    return m, [memory, memory[:64]], 2, 32
+
+
+# ---- barriers, subgroups, promises, overflow -----------------------------------------------
+
+
+@faulty("HET603")
+def barrier_in_a_divergent_branch() -> Launch:
+    m = Maker(y=array(F32, 1))
+    with m.if_(m.op("lt", m.local(), 16)):
+        m.barrier()  # fault
+    m.store(m.y, m.id(), 1.0)
+    return m, [f32(64)], 2, 32
+
+
+@faulty("HET603")
+def barrier_after_a_divergent_return() -> Launch:
+    m = Maker(y=array(F32, 1))
+    m.return_if(m.op("ge", m.id(), m.dim(m.y)))
+    m.barrier()  # fault
+    m.store(m.y, m.id(), 1.0)
+    return m, [f32(60)], 2, 32
+
+
+@faulty("HET603")
+def barrier_in_a_loop_of_unlike_trips() -> Launch:
+    m = Maker(y=array(F32, 1))
+    with m.for_(0, m.op("add", m.local(), 1)):
+        m.barrier()  # fault
+    m.store(m.y, m.id(), 1.0)
+    return m, [f32(64)], 2, 32
+
+
+@faulty("HET603")
+def two_barriers_in_two_branches() -> Launch:
+    m = Maker(y=array(F32, 1))
+    with m.if_else(m.op("lt", m.local(), 16)) as other:
+        m.barrier()  # fault
+        with other():
+            m.barrier()  # fault
+    m.store(m.y, m.id(), 1.0)
+    return m, [f32(64)], 2, 32
+
+
+@faulty("HET604")
+def index_overflows() -> Launch:
+    m = Maker(x=array(F32, 1), y=array(F32, 1), n=I64)
+    offset = m.op("mul", m.op("add", m.id(), 1), m.n)  # fault
+    wrapped = m.op("min", m.op("max", offset, 0), 31)
+    m.store(m.y, m.id(), m.load(m.x, wrapped))
+    return m, [f32(32), f32(32), np.int64(1 << 62)], 1, 32
+
+
+@faulty("HET604")
+def carried_index_overflows() -> Launch:
+    m = Maker(x=array(F32, 1), y=array(F32, 1), n=I64)
+    at = m.op("sub", m.op("neg", m.n), 2)  # fault
+    m.store(m.y, m.id(), m.load(m.x, m.op("min", at, 3)))
+    return m, [f32(4), f32(32), np.int64((1 << 63) - 1)], 1, 32
+
+
+@faulty("HET605")
+def reduction_in_a_divergent_branch() -> Launch:
+    m = Maker(y=array(F32, 1))
+    with m.if_(m.op("lt", m.local(), 5)):
+        v = m.const(F32, 1.0)
+        total = m.op("subgroup_reduce", v, m.const(BOOL, 1), kind="add")  # fault
+        m.store(m.y, m.id(), total)
+    return m, [f32(64)], 2, 32
+
+
+@faulty("HET605")
+def shuffle_after_a_divergent_return() -> Launch:
+    m = Maker(y=array(F32, 1))
+    m.return_if(m.op("eq", m.local(), 7))
+    v = m.op("shuffle", m.const(F32, 1.0), 0, m.const(BOOL, 1), mode="index")  # fault
+    m.store(m.y, m.id(), v)
+    return m, [f32(64)], 2, 32
+
+
+@faulty("HET606")
+def shuffle_from_a_lane_that_does_not_exist() -> Launch:
+    m = Maker(y=array(F32, 1))
+    lane = m.op("add", m.op("lane_id"), 1)
+    v = m.op("shuffle", m.const(F32, 1.0), lane, m.const(BOOL, 1), mode="index")  # fault
+    m.store(m.y, m.id(), v)
+    return m, [f32(64)], 2, 32
+
+
+@faulty("HET607")
+def false_promise_of_uniformity() -> Launch:
+    m = Maker(y=array(F32, 1))
+    v = m.op("assume_uniform", m.op("floordiv", m.local(), 8))  # fault
+    m.store(m.y, m.id(), m.cast(v, F32))
+    return m, [f32(64)], 2, 32
+
+
+@faulty("HET608")
+def failed_assertion() -> Launch:
+    m = Maker(x=array(F32, 1))
+    v = m.load(m.x, m.id())
+    m.emit("assert", m.op("gt", v, m.const(F32, 0.0)), message="x must be positive")  # fault
+    return m, [np.arange(64, dtype=np.float32)], 2, 32
+
+
+# ---- kernels without faults ----------------------------------------------------------------
+
+
+@clean
+def guarded_copy() -> Launch:
+    m = Maker(x=array(F32, 1), y=array(F32, 1))
+    i = m.id()
+    with m.if_(m.op("lt", i, m.dim(m.x))):
+        m.store(m.y, i, m.load(m.x, i))
+    return m, [f32(100), f32(100)], 4, 32
+
+
+@clean
+def reversal_through_shared_memory() -> Launch:
+    m = Maker(x=array(F32, 1), y=array(F32, 1))
+    tile = m.alloc(F32, 32)
+    with m.for_(0, 3):
+        m.store(tile, m.local(), m.load(m.x, m.id()))
+        m.barrier()
+        m.store(m.y, m.id(), m.load(tile, m.op("sub", 31, m.local())))
+        m.barrier()
+    return m, [f32(64), f32(64)], 2, 32
+
+
+@clean
+def histogram() -> Launch:
+    m = Maker(x=array(I32, 1), count=array(I32, 1))
+    bins = m.alloc(I32, 8)
+    with m.if_(m.op("lt", m.local(), 8)):
+        m.store(bins, m.local(), 0)
+    m.barrier()
+    m.rmw("add", bins, m.cast(m.load(m.x, m.id()), I64), 1, scope="workgroup")
+    m.barrier()
+    with m.if_(m.op("lt", m.local(), 8)):
+        m.rmw("add", m.count, m.local(), m.load(bins, m.local()))
+    return m, [np.arange(128, dtype=np.int32) % 8, i32(8)], 4, 32
+
+
+@clean
+def last_workgroup_with_acquire_and_release() -> Launch:
+    return last_workgroup("acq_rel")
+
+
+@clean
+def last_workgroup_with_fences() -> Launch:
+    return last_workgroup("acq_rel", fence="device")
+
+
+@clean
+def view_of_a_missing_row_that_is_not_used() -> Launch:
+    m = Maker(x=array(F32, 2), y=array(F32, 1))
+    row = m.op("view", m.x, m.op("sub", m.group(), 1), 0, 8, steps=(0, 1))
+    with m.if_(m.op("ge", m.group(), 1)):
+        m.store(m.y, m.id(), m.load(row, m.local()))
+    return m, [np.ones((4, 8), np.float32), f32(32)], 4, 8
+
+
+@clean
+def uniform_return_before_a_barrier() -> Launch:
+    m = Maker(y=array(F32, 1))
+    m.return_if(m.op("eq", m.group(), 1))
+    m.barrier()
+    m.store(m.y, m.id(), 1.0)
+    return m, [f32(128)], 4, 32
+
+
+@clean
+def hash_that_wraps_before_it_is_reduced() -> Launch:
+    m = Maker(x=array(F32, 1), y=array(F32, 1), n=I64)
+    hashed = m.op("mul", m.op("add", m.id(), 1), m.n)
+    m.store(m.y, m.id(), m.load(m.x, m.op("mod", hashed, 32)))
+    return m, [f32(32), f32(32), np.int64(6364136223846793005)], 1, 32
+
+
+@clean
+def wait_for_an_earlier_ticket() -> Launch:
+    """Each group waits for the flag of the one that started before it, then reads its data."""
+    m = Maker(ticket=array(U32, 1), flag=array(U32, 1), data=array(F32, 1))
+    turn = m.alloc(I64, 1)
+    with m.if_(m.op("eq", m.local(), 0)):
+        mine = m.cast(m.rmw("add", m.ticket, 0, 1), I64)
+        m.store(turn, 0, mine)
+        with m.if_(m.op("gt", mine, 0)):
+            with m.loop():
+                seen = m.op("atomic.load", m.flag, 0, order="acquire", scope="device")
+                m.break_if(m.op("ge", m.cast(seen, I64), mine))
+        v = m.load(m.data, 0)
+        m.store(m.data, 0, m.op("add", v, m.const(F32, 1.0)))
+        m.rmw("add", m.flag, 0, 1, order="release")
+    return m, [np.zeros(1, np.uint32), np.zeros(1, np.uint32), f32(1)], 6, 32
+
+
+@pytest.mark.parametrize(("name", "code", "array_name", "build"), FAULTY, ids=lambda v: str(v)[:40])
+def test_planted_fault_is_found(
+    name: str, code: str, array_name: str, build: Callable[[], Launch]
+) -> None:
+    marked = last_workgroup if name.startswith("last_workgroup") else build
+    lines, start = inspect.getsourcelines(marked)
+    wanted = {start + at for at, line in enumerate(lines) if "# fault" in line}
+    assert wanted
+    for seed in range(3):
+        report = check(build(), seed)
+        assert report.faults, f"seed {seed}"
+        for fault in report.faults:
+            assert (fault.code, fault.array) == (code, array_name), str(fault)
+            assert fault.loc is not None
+            assert fault.loc.line in wanted, str(fault)
+            assert fault.kernel == "k"
+            assert f"error[{code}]" in str(fault)
+            assert f"{fault.item.global_id}" in str(fault)
+
+
+def test_there_are_enough_faulty_kernels() -> None:
+    assert len(FAULTY) >= 30
+
+
+@pytest.mark.parametrize("build", CLEAN, ids=lambda f: f.__name__)
+def test_right_kernels_are_clean(build: Callable[[], Launch]) -> None:
+    for seed in range(3):
+        report = check(build(), seed)
+        assert not report.faults, str(report)
+
+
+def test_rendered_bounds_fault() -> None:
+    report = check(write_without_guard())
+    (fault,) = report.faults
+    assert fault.index == (100 + fault.item.global_id[0] - 100,)
+    assert fault.shape == (100,)
+    assert fault.count == 28
+    first = f"index {fault.index[0]} is out of bounds for `y` of shape (100,)"
+    text = str(fault)
+    assert text.splitlines()[0] == f"error[HET600]: {first}"
+    assert "m.store(m.y, m.id(), 1.0)  # fault" in text
+    assert f"local id ({fault.index[0] - 96}, 0, 0) of workgroup (3, 0, 0)" in text
+    assert "and 27 more" in text
+    assert text.splitlines()[-1].startswith(" = help: guard the access")
+
+
+def test_a_fault_skips_the_access_and_goes_on() -> None:
+    m = Maker(x=array(F32, 1), y=array(F32, 1))
+    i = m.id()
+    m.store(m.y, i, m.load(m.x, m.op("sub", i, 2)))
+    x, y = np.arange(8, dtype=np.float32) + 1, f32(8) * 9
+    report = run(m.kernel(), [x, y], (1,), (8,))
+    assert [f.code for f in report.faults] == ["HET600"]
+    assert y.tolist() == [0, 0, 1, 2, 3, 4, 5, 6]
+
+
+def test_reports_are_capped() -> None:
+    m = Maker(y=array(F32, 1))
+    for _ in range(150):
+        m.store(m.y, -1, 1.0)
+    assert len(run(m.kernel(), [f32(4)], (1,), (1,)).faults) == 100
+
+
+def test_order_dependence_shows() -> None:
+    """Which workgroup writes last depends on the seed."""
+    m = Maker(y=array(I64, 1))
+    m.store(m.y, 0, m.group())
+    kernel, seen = m.kernel(), set()
+    for seed in range(8):
+        y = np.zeros(1, np.int64)
+        run(kernel, [y], (64,), (1,), seed=seed)
+        seen.add(int(y[0]))
+    assert len(seen) > 3
+
+
+def test_one_seed_one_result() -> None:
+    m = Maker(y=array(I64, 1), x=array(F32, 1))
+    m.rmw("exchange", m.y, 0, m.id())
+    m.rmw("add", m.x, 0, m.op("sqrt", m.cast(m.id(), F32)))
+    kernel = m.kernel()
+    results = set()
+    for _ in range(3):
+        y, x = np.zeros(1, np.int64), np.zeros(1, np.float32)
+        run(kernel, [y, x], (7,), (33,), seed=5)
+        results.add((int(y[0]), float(x[0])))
+    assert len(results) == 1
