@@ -13,10 +13,12 @@ import numpy as np
 from hetir import emulator, limits, runtime
 from hetir.artifact import Artifact, Resources, Slot
 from hetir.backends import cpu
+from hetir.backends.cpu.fingerprint import fingerprint
 from hetir.diagnostics import CompileError, Label
-from hetir.frontend import Argument, parse_signature, trace
+from hetir.frontend import Argument, Traced, parse_signature
+from hetir.frontend import record as record_function
 from hetir.ir.canonical import canonicalise, content_hash
-from hetir.ir.core import Attr, Kernel, Operation, Options, walk
+from hetir.ir.core import Attr, Kernel, Module, Operation, Options, walk
 from hetir.ir.ops import ALLOC
 from hetir.ir.text import parse_kernel, print_kernel
 from hetir.ir.types import SCALARS, ArrayType
@@ -76,7 +78,7 @@ def compile(  # noqa: A001 (the contract's name)
         CompileError: the kernel is wrong, or asks for more than the target has.
     """
     arguments = signature if isinstance(signature, tuple) else _arguments(kernel, signature)
-    return lower(front(kernel, arguments), target, dims(workgroup) if workgroup else None)
+    return lower(prepare(record(kernel, arguments).module), target, dims(workgroup) if workgroup else None)
 
 
 def _arguments(kernel: Source, signature: str | None) -> tuple[Argument, ...]:
@@ -90,12 +92,16 @@ def dims(sizes: int | tuple[int, ...]) -> Dims:
     return x, y, z
 
 
-def front(kernel: Source, arguments: tuple[Argument, ...]) -> Kernel:
-    """The kernel as hetIR without calls, its barriers checked."""
-    module = trace(kernel.function, arguments, options=kernel.options, name=kernel.name)
-    traced = inline(module)
-    check_barriers(traced)
-    return traced
+def record(kernel: Source, arguments: tuple[Argument, ...]) -> Traced:
+    """Trace a kernel, noting what it captures from outside."""
+    return record_function(kernel.function, arguments, options=kernel.options, name=kernel.name)
+
+
+def prepare(module: Module) -> Kernel:
+    """The kernel of a traced module without calls, its barriers checked."""
+    inlined = inline(module)
+    check_barriers(inlined)
+    return inlined
 
 
 def lower(kernel: Kernel, target: str, workgroup: Dims | None = None) -> Artifact:
@@ -108,7 +114,7 @@ def lower(kernel: Kernel, target: str, workgroup: Dims | None = None) -> Artifac
         raise TargetError(
             f"`{target}` has no backend in this version", hint='compile for target="cpu" or "hetir"'
         )
-    key = cache_key(kernel, cpu.fingerprint(target), workgroup)
+    key = cache_key(kernel, fingerprint(target), workgroup)
 
     def make() -> bytes:
         made = cpu.compile_kernel(simplify(kernel), target=target, workgroup=workgroup)
@@ -244,7 +250,7 @@ def check(
         line), and `output`, the lines that the kernel printed.
     """
     values = tuple(runtime.as_operand(v) for v in arguments)
-    traced = simplify(front(kernel, kernel.specialise(values)))
+    traced = simplify(prepare(record(kernel, kernel.specialise(values)).module))
     copies = [_slot_value(slot, values) for slot in layout_of(traced).slots]
     return emulator.run(traced, copies, dims(grid), dims(workgroup), checks=True, seed=seed)
 
@@ -257,3 +263,6 @@ def _slot_value(slot: Slot, values: Sequence[Any]) -> Any:
     if slot.ndim is None:
         return SCALARS[slot.dtype].numpy.type(value)
     return np.array(value if isinstance(value, np.ndarray) else value.numpy())
+
+
+runtime.register("emulator", lambda: [runtime.EmulatorDriver(evaluate)])

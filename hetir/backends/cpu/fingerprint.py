@@ -1,0 +1,29 @@
+"""What of this machine and of LLVM shapes CPU code, found without loading LLVM."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+_FLAGS = ("flags", "Features", "model name", "CPU part")
+
+
+@cache
+def fingerprint(target: str) -> str:
+    """Part of the cache key: the target, the LLVM wheel, and for the host its CPU."""
+    parts = [target, metadata.version("llvmlite")]
+    if target == "cpu":
+        parts += [platform.machine(), _host_cpu()]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _host_cpu() -> str:
+    """The lines of the first processor that say what it can do."""
+    try:
+        first = Path("/proc/cpuinfo").read_text().split("\n\n")[0]
+    except OSError:
+        return platform.processor()
+    return "\n".join(line for line in first.splitlines() if line.startswith(_FLAGS))

@@ -1,0 +1,401 @@
+"""`@hetir.kernel`: a Python function that launches on a device, specialised by its arguments."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from hetir import compiler, records, runtime
+from hetir.artifact import Artifact
+from hetir.compiler import Dims
+from hetir.diagnostics import CompileError, LaunchError
+from hetir.frontend import (
+    STATIC,
+    Argument,
+    Parameter,
+    Static,
+    Traced,
+    Tuple,
+    Weak,
+    parameters,
+)
+from hetir.ir.core import Kernel as IrKernel
+from hetir.ir.core import Options
+from hetir.ir.types import SCALARS, ArrayType, Scalar
+
+Extents = int | tuple[int, ...]
+
+
+class KernelUseError(LaunchError):
+    """A kernel is called or launched in a way that it cannot be.
+
+    Cause: no launch shape, or arguments that do not fit the parameters.
+    Fix: `kernel[grid, workgroup](arguments...)`, as the hint says.
+    """
+
+    code = "HET520"
+
+
+class OptionError(CompileError):
+    """An option of `@hetir.kernel` has a value that it cannot have."""
+
+    code = "HET521"
+
+
+_CHOICES = {
+    "math": ("reproducible", "native"),
+    "memory_model": ("drf", "sc"),
+    "fences": ("local", "checked"),
+}
+
+
+def kernel(
+    function: Callable[..., None] | None = None,
+    /,
+    *,
+    subgroup_size: int | None = None,
+    math: str = "reproducible",
+    debug: bool = False,
+    memory_model: str = "drf",
+    cooperative: bool = False,
+    fences: str = "local",
+    grid: Extents | Callable[..., Extents] | None = None,
+    workgroup: Extents | None = None,
+) -> Any:
+    """Make a kernel of a Python function: `@hetir.kernel` or `@hetir.kernel(...)`.
+
+    Args:
+        function: the kernel's body; every work-item of the grid runs it.
+        subgroup_size: pins the logical subgroup width (a power of two, 1 to 128); 32 if not.
+        math: `"reproducible"` (the same bits everywhere) or `"native"`.
+        debug: check every index while the kernel runs, and `hl.assert_`.
+        memory_model: `"drf"` (the kernel states orders and scopes) or `"sc"`.
+        cooperative: all workgroups run at once, so that grid barriers are allowed.
+        fences: `"local"` (only weakenings with an unbounded proof) or `"checked"`.
+        grid: the usual grid, or a function of the arguments that gives it.
+        workgroup: the usual workgroup; with both, `kernel(arguments...)` launches.
+
+    Raises:
+        OptionError: an option has a value that it cannot have.
+    """
+    for name, value in (("math", math), ("memory_model", memory_model), ("fences", fences)):
+        if value not in _CHOICES[name]:
+            raise OptionError(
+                f"`{name}` must be {' or '.join(map(repr, _CHOICES[name]))}, got {value!r}"
+            )
+    width = subgroup_size
+    if width is not None and (not isinstance(width, int) or width not in (1, 2, 4, 8, 16, 32, 64, 128)):
+        raise OptionError(
+            f"`subgroup_size` must be a power of two from 1 to 128, got {width!r}",
+            hint="most devices have 32; 8, 16 and 64 are emulated where they are missing",
+        )
+    options = Options(
+        subgroup_size=subgroup_size,
+        math=math,
+        debug=debug,
+        memory_model=memory_model,
+        cooperative=cooperative,
+        fences=fences,
+    )
+
+    def make(f: Callable[..., None]) -> Kernel:
+        return Kernel(f, options, grid=grid, workgroup=workgroup)
+
+    return make if function is None else make(function)
+
+
+@dataclass(frozen=True, slots=True)
+class Specialisation:
+    """A kernel compiled for given argument types.
+
+    `traced` says what was captured from outside; `loaded` holds one program a device.
+    """
+
+    arguments: tuple[Argument, ...]
+    traced: Traced
+    kernel: IrKernel
+    loaded: dict[str, tuple[Artifact, Any]] = field(default_factory=dict[str, tuple[Artifact, Any]])
+
+
+class Kernel:
+    """A kernel; made by `@hetir.kernel`.
+
+    `kernel[grid, workgroup](arguments...)` launches on the CPU and waits; `launch` chooses
+    the device and does not wait. Specialisations are made when new argument types come.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., None],
+        options: Options,
+        *,
+        grid: Extents | Callable[..., Extents] | None = None,
+        workgroup: Extents | None = None,
+        bound: tuple[object, ...] = (),
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
+        self.options = options
+        self.name: str = getattr(function, "__name__", "kernel")
+        self.declared = {p.name: p for p in parameters(function)[len(bound) :]}
+        self.parameters = tuple(self.declared)
+        self._grid = grid
+        self._workgroup = workgroup
+        self._bound = bound
+        self.specialisations: dict[tuple[object, ...], Specialisation] = {}
+        self._signature = inspect.Signature(
+            [
+                inspect.Parameter(p.name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=p.default)
+                for p in self.declared.values()
+            ]
+        )
+        self._methods: dict[int, Kernel] = {}
+
+    def __repr__(self) -> str:
+        return f"<hetir.kernel {self.name}({', '.join(self.parameters)})>"
+
+    def __get__(self, instance: object, owner: type | None = None) -> Kernel:
+        """A method as a kernel: the object is a compile-time constant."""
+        if instance is None:
+            return self
+        found = self._methods.get(id(instance))
+        if found is None or found._bound[0] is not instance:
+            found = Kernel(
+                self.function,
+                self.options,
+                grid=self._grid,
+                workgroup=self._workgroup,
+                bound=(instance,),
+            )
+            self._methods[id(instance)] = found
+        return found
+
+    def __getitem__(self, shape: tuple[Extents, Extents]) -> Callable[..., None]:
+        """`kernel[grid, workgroup]`: each an int or a tuple of one to three."""
+        if not isinstance(shape, tuple) or len(shape) != 2:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise KernelUseError(
+                f"`{self.name}[...]` takes grid and workgroup",
+                hint=f"write {self.name}[groups, items](...), or [(gx, gy), (wx, wy)]",
+            )
+        grid, workgroup = compiler.dims(shape[0]), compiler.dims(shape[1])
+        return functools.partial(self._run, grid, workgroup)
+
+    def __call__(self, *arguments: Any, **named: Any) -> None:
+        """Launch with the usual shape given to `@hetir.kernel(grid=..., workgroup=...)`."""
+        values = self.bind(arguments, named)
+        grid, workgroup = self.launch_shape(dict(zip(self.parameters, values, strict=True)))
+        self._run(grid, workgroup, *values)
+
+    def launch_shape(
+        self,
+        arguments: Mapping[str, Any],
+        grid: Extents | None = None,
+        workgroup: Extents | None = None,
+    ) -> tuple[Dims, Dims]:
+        """The grid and workgroup of a launch: those given, else the kernel's usual ones."""
+        if grid is None:
+            grid = self._grid(**arguments) if callable(self._grid) else self._grid
+        if workgroup is None:
+            workgroup = self._workgroup
+        for what, given in (("grid", grid), ("workgroup", workgroup)):
+            if given is None:
+                raise KernelUseError(
+                    f"the launch of `{self.name}` has no {what}",
+                    hint=f"write {self.name}[grid, workgroup](...), or state it in "
+                    f"@hetir.kernel({what}=...)",
+                )
+        assert grid is not None and workgroup is not None
+        return compiler.dims(grid), compiler.dims(workgroup)
+
+    def launch(
+        self,
+        arguments: Sequence[Any] | Mapping[str, Any] = (),
+        *,
+        grid: Extents,
+        workgroup: Extents,
+        device: Any = "cpu",
+        queue: Any = None,
+        after: Sequence[Any] = (),
+    ) -> runtime.Launch:
+        """Start a launch and return it; `.wait()` ends it and brings host arrays up to date.
+
+        Args:
+            arguments: one value a parameter, in order, or a mapping by name.
+            grid: workgroups, an int or up to three extents; zero runs nothing.
+            workgroup: work-items a workgroup, an int or up to three extents.
+            device: a name of `hetir devices`, or a device.
+            queue: launches of one queue run in order; the device's own if left out.
+            after: events or launches to wait for first.
+
+        Raises:
+            CompileError: the kernel is wrong for these arguments.
+            LaunchError: the shape or an argument cannot be.
+        """
+        values = self.bind((), arguments) if isinstance(arguments, Mapping) else self.bind(arguments, {})
+        values = tuple(map(runtime.as_operand, values))
+        artifact, program = self._program(values, device)
+        return program.launch(
+            values,
+            grid=compiler.dims(grid),
+            workgroup=compiler.dims(workgroup),
+            queue=queue,
+            after=after,
+            records=_records(artifact),
+        )
+
+    def _run(self, grid: Dims, workgroup: Dims, *arguments: Any, **named: Any) -> None:
+        if named or len(arguments) != len(self.parameters):
+            arguments = self.bind(arguments, named)
+        values = tuple(map(runtime.as_operand, arguments))
+        artifact, program = self._program(values, "cpu")
+        program.run(values, grid, workgroup, records=_records(artifact))
+
+    def bind(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Positional and named arguments in the order of the parameters."""
+        try:
+            bound = self._signature.bind(*arguments, **named)
+        except TypeError as error:
+            raise KernelUseError(
+                f"`{self.name}`: {error}", hint=f"its parameters are {', '.join(self.parameters)}"
+            ) from None
+        bound.apply_defaults()
+        return tuple(bound.arguments[name] for name in self.parameters)
+
+    def hir(self, signature: str | None = None) -> str:
+        """Canonical hetIR text for a signature; `hetir.parse` reads it back."""
+        return compiler.compile(self, signature, target="hetir").text
+
+    def annotated(self) -> tuple[Argument, ...]:
+        """The arguments that the annotations state.
+
+        Raises:
+            KernelUseError: a parameter has no annotation of a type.
+        """
+        found = self.declared.values()
+        missing = [p.name for p in found if not isinstance(p.annotation, Scalar | ArrayType)]
+        if missing:
+            raise KernelUseError(
+                f"`{self.name}` has no type for {', '.join(f'`{n}`' for n in missing)}",
+                hint='give a signature such as "f32, f32[:]", or annotate the parameters',
+            )
+        return (*map(Static, self._bound), *(p.annotation for p in found))  # pyright: ignore[reportReturnType]
+
+    def declared_array(self, name: str) -> ArrayType | None:
+        """The array type that a parameter is annotated with."""
+        found = self.declared[name].annotation
+        return found if isinstance(found, ArrayType) else None
+
+    def specialise(self, values: Sequence[Any]) -> tuple[Argument, ...]:
+        """What the kernel is specialised on when called with these values."""
+        pairs = zip(self.declared.values(), values, strict=True)
+        return (*map(Static, self._bound), *(_argument(p, v) for p, v in pairs))
+
+    def _program(self, values: tuple[Any, ...], device: Any) -> tuple[Artifact, Any]:
+        key = tuple(map(_type_key, self.declared.values(), values))
+        found = self.specialisations.get(key)
+        if found is None or found.traced.stale:
+            found = self._specialise(values)
+            self.specialisations[key] = found
+        name = device if isinstance(device, str) else device.name
+        entry = found.loaded.get(name)
+        if entry is None:
+            entry = found.loaded[name] = self._load(found, device)
+        return entry
+
+    def _specialise(self, values: tuple[Any, ...]) -> Specialisation:
+        arguments = self.specialise(values)
+        traced = compiler.record(self, arguments)
+        return Specialisation(arguments, traced, compiler.prepare(traced.module))
+
+    def _load(self, found: Specialisation, device: Any) -> tuple[Artifact, Any]:
+        on = runtime.device(device) if isinstance(device, str) else device
+        artifact = compiler.lower(found.kernel, on.target)
+        return artifact, on.load(artifact, names=self.parameters)
+
+
+def _records(artifact: Artifact) -> runtime.Records | None:
+    """The hidden buffer, for kernels that print or check."""
+    if not artifact.sites:
+        return None
+    return runtime.Records(records.CAPACITY_BYTES, records.finish(artifact, print))
+
+
+def _argument(parameter: Parameter, value: Any) -> Argument:
+    """What a value is to the compiler."""
+    if parameter.annotation is STATIC:
+        return Static(value)
+    if isinstance(parameter.annotation, Scalar) and isinstance(value, bool | int | float):
+        return parameter.annotation
+    if isinstance(value, bool | int | float) and not isinstance(value, np.generic):
+        return Weak(type(value).__name__)
+    if isinstance(value, np.generic):
+        return _scalar(value.dtype, parameter.name)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        fields = zip(value._fields, value, strict=True)
+        return Tuple(type(value), tuple(_argument(Parameter(n, None), v) for n, v in fields))
+    if hasattr(value, "strides"):
+        element = _scalar(value.dtype, parameter.name)
+        return ArrayType(element, value.ndim, strides=_known_strides(value, element))
+    raise KernelUseError(
+        f"`{parameter.name}` cannot be a `{type(value).__name__}`",
+        hint="pass an array, a number, a NamedTuple of these, or annotate it `hl.static`",
+    )
+
+
+def _scalar(dtype: np.dtype[Any], name: str) -> Scalar:
+    try:
+        return _BY_DTYPE[dtype]
+    except KeyError:
+        raise KernelUseError(
+            f"`{name}` has the element type `{dtype}`, which kernels do not have",
+            hint="convert it: `x.astype(np.float32)`",
+        ) from None
+
+
+_BY_DTYPE = {kind.numpy: kind for kind in SCALARS.values()}
+
+
+def _known_strides(value: Any, element: Scalar) -> tuple[int | None, ...] | None:
+    """What the specialisation knows of each axis: 0 is broadcast, 1 a contiguous last axis."""
+    if not value.ndim:
+        return None
+    strides: list[int | None] = [0 if s == 0 else None for s in value.strides]
+    if value.strides[-1] == element.bytes or value.shape[-1] == 1:
+        strides[-1] = 1
+    return tuple(strides) if any(s is not None for s in strides) else None
+
+
+def _type_key(parameter: Parameter, value: Any) -> object:
+    """The part of the specialisation key that a value makes."""
+    if parameter.annotation is STATIC:
+        return _static_key(value)
+    if type(value) is np.ndarray:
+        return value.dtype, value.strides and _stride_key(value)
+    if hasattr(value, "strides") and not isinstance(value, np.generic):
+        return value.dtype, value.strides and _stride_key(value)
+    if isinstance(value, tuple):
+        return type(value), tuple(_type_key(Parameter("", None), v) for v in value)
+    return type(value)
+
+
+def _stride_key(value: Any) -> tuple[int, bool, tuple[bool, ...]]:
+    last = value.strides[-1] == value.dtype.itemsize or value.shape[-1] == 1
+    return value.ndim, last, tuple(s == 0 for s in value.strides)
+
+
+def _static_key(value: Any) -> object:
+    """1, True and 1.0 are equal and hash alike, as are 0.0 and -0.0: keep them apart."""
+    if isinstance(value, tuple):
+        return type(value), tuple(map(_static_key, value))
+    if isinstance(value, int | float | complex):
+        return type(value), repr(value)
+    try:
+        hash(value)
+    except TypeError:
+        return type(value), id(value)
+    return type(value), value
