@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from hetir.ir.build import Builder
 from hetir.ir.core import Kernel, Operation, Region, Value
-from hetir.passes.expansions import EXPANSIONS, expansion_of
-from hetir.target import Target
+from hetir.passes.expansions import EXPANSIONS, Writer
+from hetir.target import Target, key_of
 
 __all__ = ["EXPANSIONS", "legalize"]
 
@@ -17,12 +17,14 @@ def legalize(kernel: Kernel, target: Target) -> Kernel:
 
     Raises UnsupportedError with the target's own sentence for what it cannot do.
     """
-    return replace(kernel, body=_Legalizer(target).region(kernel.body))
+    legalizer = _Legalizer(target, kernel.options.width)
+    return replace(kernel, body=legalizer.region(kernel.body))
 
 
 class _Legalizer:
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, width: int) -> None:
         self.target = target
+        self.width = width
         self.env: dict[Value, Value] = {}
 
     def region(self, region: Region) -> Region:
@@ -42,12 +44,11 @@ class _Legalizer:
                 op = replace(op, regions=tuple(map(self.region, op.regions)))
             body.append(op)
             return
-        expand = expansion_of(op)
-        if expand is None:
+        expand = EXPANSIONS.get(key_of(op))
+        if expand is None or key_of(op) in self.target.unsupported:
             raise self.target.refuse(op)
-        builder = Builder(op.loc)
-        results = expand(builder, op)
-        for inner in builder.body:
+        writer = Writer(Builder(op.loc), self.width)
+        result = expand(writer, op)
+        for inner in writer.builder.body:
             self.visit(inner, body)
-        for old, new in zip(op.results, results, strict=True):
-            self.env[old] = self.env.get(new, new)
+        self.env[op.result] = self.env.get(result, result)

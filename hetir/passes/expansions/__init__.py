@@ -1,8 +1,16 @@
 """Expansions of ops into other hetIR ops, for targets that have no rule for them."""
 
-from __future__ import annotations
+from hetir.passes.expansions import atomics, conversions, floats, integers, narrow, subgroups
+from hetir.passes.expansions.table import EXPANSIONS, Expansion, Writer
 
-from hetir.ir.core import Operation
-from hetir.passes.expansions.table import EXPANSIONS, Expansion, expansion_of
-
-__all__ = ["EXPANSIONS", "Expansion", "Operation", "expansion_of"]
+__all__ = [
+    "EXPANSIONS",
+    "Expansion",
+    "Writer",
+    "atomics",
+    "conversions",
+    "floats",
+    "integers",
+    "narrow",
+    "subgroups",
+]
