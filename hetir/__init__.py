@@ -1,13 +1,20 @@
 """One kernel in Python, the same meaning and the same bits on every target."""
 
-from hetir.compiler import check, compile  # noqa: A004 (the contract's name)
-from hetir.frontend import func
-from hetir.ir.text import parse_module as parse
-from hetir.kernel import Kernel, kernel
-from hetir.limits import targets
-from hetir.residency import occupancy
-from hetir.runtime import array, device, devices, empty, zeros
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from hetir.version import __version__
+
+if TYPE_CHECKING:
+    from hetir.compiler import check, compile  # noqa: A004 (the contract's name)
+    from hetir.decorator import Kernel, kernel
+    from hetir.frontend import func
+    from hetir.ir.text import parse_module as parse
+    from hetir.limits import targets
+    from hetir.residency import occupancy
+    from hetir.runtime import array, device, devices, empty, zeros
 
 __all__ = [
     "Kernel",
@@ -26,6 +33,30 @@ __all__ = [
     "targets",
     "zeros",
 ]
+
+# where each public name lives; loaded when first used, so that `import hetir` costs little
+_HOMES = {
+    **dict.fromkeys(("check", "compile"), "hetir.compiler"),
+    **dict.fromkeys(("Kernel", "kernel"), "hetir.decorator"),
+    **dict.fromkeys(("array", "device", "devices", "empty", "zeros"), "hetir.runtime"),
+    "func": "hetir.frontend",
+    "parse": "hetir.ir.text",
+    "targets": "hetir.limits",
+    "occupancy": "hetir.residency",
+}
+_RENAMED = {"parse": "parse_module"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'hetir' has no attribute {name!r}")
+    found = getattr(import_module(_HOMES[name]), _RENAMED.get(name, name))
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
 
 
 def cdiv(a: int, b: int) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 from hetir import library
 from hetir.diagnostics import HetirError
 from hetir.ir.types import SCALARS
-from hetir.kernel import Kernel
+from hetir.decorator import Kernel
 
 
 class UsageError(HetirError):

@@ -1,12 +1,14 @@
-"""`hetir devices`: what can run kernels here, and what is missing."""
+"""`hetir devices`: what can run kernels here, and what would bring the rest."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from hetir import runtime
@@ -20,5 +22,32 @@ def register(app: typer.Typer) -> None:
 def devices(
     as_json: Annotated[bool, typer.Option("--json", help="Print every portrait as JSON.")] = False,
 ) -> None:
-    """List the devices of this machine, and why the others are absent."""
-    raise typer.Exit(2) if not hasattr(runtime, "devices") else None
+    """List the devices of this machine, the CPU first, and why others are absent."""
+    found, absent = runtime.devices(emulated=True), runtime.absent()
+    if as_json:
+        portraits = [d.portrait.to_json() for d in found]
+        print(json.dumps({"devices": portraits, "absent": [asdict(a) for a in absent]}, indent=1))
+        return
+    table = Table(title="devices")
+    for head in ("name", "device", "target", "units", "memory", "workgroup", "shared"):
+        table.add_column(head, justify="right" if head in ("units", "memory", "shared") else "left")
+    for d in found:
+        p = d.portrait
+        table.add_row(
+            p.name,
+            p.title + (" (emulated)" if p.emulated else ""),
+            ", ".join(p.targets),
+            "" if p.units is None else str(p.units),
+            "" if p.memory_bytes is None else f"{p.memory_bytes / 2**30:.1f} GiB",
+            f"up to {p.limits.max_workgroup_size}",
+            f"{p.limits.shared_bytes_optin // 1024} KiB",
+        )
+    console = Console()
+    console.print(table)
+    if absent:
+        missing = Table(title="not here")
+        for head in ("driver", "why", "what would bring it"):
+            missing.add_column(head)
+        for gap in absent:
+            missing.add_row(gap.driver, escape(gap.reason), escape(gap.remedy))
+        console.print(missing)

@@ -8,7 +8,7 @@ import typer
 
 from hetir.cli.common import UsageError, find_kernel, parse_dims
 from hetir.compiler import compile as compile_kernel
-from hetir.compiler import disassemble
+from hetir.backends import cpu
 
 _STAGES = {"hir": "hetir", "llvm": "cpu", "asm": "cpu"}
 
@@ -35,4 +35,4 @@ def inspect(
         target=target or _STAGES[stage],
         workgroup=parse_dims(workgroup, "--workgroup") if workgroup else None,
     )
-    typer.echo(disassemble(artifact) if stage == "asm" else artifact.text, nl=False)
+    typer.echo(cpu.disassemble(artifact) if stage == "asm" else artifact.text, nl=False)

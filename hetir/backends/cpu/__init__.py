@@ -16,7 +16,7 @@ from hetir.passes.expand_arrays import expand_arrays
 from hetir.passes.layout import layout_of
 from hetir.passes.legalize import legalize
 
-__all__ = ["UnknownCpuError", "compile_kernel", "emit_ir"]
+__all__ = ["UnknownCpuError", "compile_kernel", "disassemble", "emit_ir"]
 
 VERSION = 1  # of the code that this backend writes, part of every key
 
@@ -69,3 +69,10 @@ def _emitter(lowered: Kernel, workgroup: Workgroup | None, disjoint: bool) -> Em
     program = schedule(lowered)
     layout = layout_of(lowered)
     return Emitter(lowered, program, layout, workgroup=workgroup, disjoint=disjoint)
+
+
+def disassemble(artifact: Artifact) -> str:
+    """The assembly of an artifact's code."""
+    machine = resolve(artifact.target)[1]
+    made = compile_ir(artifact.text, machine, level=3, assembly=True, optimised=True)
+    return made.assembly or ""

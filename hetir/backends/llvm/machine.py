@@ -76,13 +76,18 @@ def parse(text: str) -> ModuleRef:
     return module
 
 
-def compile_ir(text: str, machine: Machine, *, level: int, assembly: bool = False) -> Output:
-    """Verify `text`, optimise it at `level` 0 to 3 and emit an object (or assembly)."""
+def compile_ir(
+    text: str, machine: Machine, *, level: int, assembly: bool = False, optimised: bool = False
+) -> Output:
+    """Verify `text`, optimise it at `level` 0 to 3 and emit an object (or assembly).
+
+    `optimised` text has been through this once and is only emitted.
+    """
     llvm = _load()
     module = parse(text)
     made = _machine(machine, level)
     module.triple, module.data_layout = machine.triple, str(made.target_data)
-    if level:
+    if level and not optimised:
         tuning = llvm.create_pipeline_tuning_options(speed_level=level)
         tuning.loop_vectorization = tuning.slp_vectorization = level > 1
         builder = llvm.create_pass_builder(made, tuning)
