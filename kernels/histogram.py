@@ -9,7 +9,7 @@ from hetir.library import Case, Step
 BINS = 256
 
 
-@hetir.kernel
+@hetir.kernel(grid=64, workgroup=256)
 def histogram(x: hl.Array[hl.u8, 1], counts: hl.Array[hl.i32, 1]):
     lane = hl.local_id(0)
     local = hl.shared(BINS, hl.i32)

@@ -7,7 +7,10 @@ import hetir.lang as hl
 from hetir.library import Case, Step
 
 
-@hetir.kernel
+@hetir.kernel(
+    grid=lambda image, edges: (hetir.cdiv(image.shape[1], 16), hetir.cdiv(image.shape[0], 16)),
+    workgroup=(16, 16),
+)
 def sobel(image: hl.Array[hl.f32, 2], edges: hl.Array[hl.f32, 2]):
     x = hl.global_id(0)
     y = hl.global_id(1)

@@ -7,7 +7,7 @@ import hetir.lang as hl
 from hetir.library import Case, Step
 
 
-@hetir.kernel
+@hetir.kernel(grid=lambda x, y: x.shape[0], workgroup=64)
 def softmax(x: hl.Array[hl.f32, 2], y: hl.Array[hl.f32, 2]):
     row = hl.group_id(0)
     lane = hl.local_id(0)

@@ -7,7 +7,7 @@ import hetir.lang as hl
 from hetir.library import Case, Step
 
 
-@hetir.kernel
+@hetir.kernel(grid=lambda x, y, z: hetir.cdiv(x.size, 256), workgroup=256)
 def vector_add(x: hl.Array[hl.f32, 1], y: hl.Array[hl.f32, 1], z: hl.Array[hl.f32, 1]):
     i = hl.global_id(0)
     if i < z.shape[0]:
