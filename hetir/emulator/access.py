@@ -149,6 +149,7 @@ def _store(run: Run, op: Operation, frame: Frame) -> None:
         if run.checker is not None:
             run.checker.access(op, frame, place, dtype, "write")
         place.buffer.store(dtype, place.offsets, pick(value, place.select))
+        run.changes += 1
 
 
 def _atomic(run: Run, op: Operation, frame: Frame) -> None:
@@ -168,6 +169,7 @@ def _atomic(run: Run, op: Operation, frame: Frame) -> None:
         if run.checker is not None:
             wrote = _same_bits(was, values[0]) if op.name == "atomic.cas" else None
             run.checker.atomic(op, frame, place, order, wrote)
+        run.changes += _changed(op, place, dtype, was)
         old[slice(None) if place.select is None else place.select] = was
     if op.results:
         frame.values[op.results[0]] = old
@@ -193,6 +195,14 @@ def _apply(
     old = np.empty_like(was)
     old[order] = was
     return old
+
+
+def _changed(op: Operation, place: Place, dtype: np.dtype[Any], was: Lanes) -> bool:
+    """Whether memory may differ from what the lanes saw."""
+    if op.name == "atomic.load":
+        return False
+    now = place.buffer.load(dtype, spread(place.offsets, place.count))
+    return op.name == "atomic.store" or not _same_bits(was, now).all()
 
 
 def _same_bits(a: Lanes, b: Lanes) -> Lanes:

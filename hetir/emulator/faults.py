@@ -118,16 +118,14 @@ class AssertionFailedError(Fault):
     code = "HET608"
 
 
-class MisalignedError(Fault):
-    """An access by byte offset is not aligned to its element. A bug of the compiler."""
+class StuckError(Fault):
+    """A loop waits for memory that no work-item still running will write.
+
+    Its work-items were ended. A work-item may wait only for a workgroup that started
+    before its own, and never for one of its own workgroup.
+    """
 
     code = "HET609"
-
-
-class StuckError(Fault):
-    """A loop waits for memory that nothing will write: it would never end. It was left."""
-
-    code = "HET610"
 
 
 @dataclass(slots=True)

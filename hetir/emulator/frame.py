@@ -57,7 +57,7 @@ class Batch:
         """Each lane's group id, by axis; uniform in a batch of one workgroup."""
         axes = _axes(self.groups, self.grid)
         if len(self.groups) == 1:
-            return tuple(a[0].reshape(()) for a in axes)
+            return tuple(np.array(a[0]) for a in axes)
         return tuple(
             np.array(0) if n == 1 else np.repeat(axis, self.items)
             for n, axis in zip(self.grid, axes)
@@ -114,7 +114,7 @@ class Frame:
     def scalar(self, value: Value) -> Lanes:
         """`get` of a scalar."""
         held = self.get(value)
-        assert not isinstance(held, tuple) and isinstance(held, (np.ndarray, np.generic))
+        assert isinstance(held, np.ndarray)
         return held
 
     @property

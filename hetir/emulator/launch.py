@@ -30,10 +30,6 @@ class Report:
     faults: tuple[Fault, ...] = ()
     output: tuple[str, ...] = ()
 
-    def __bool__(self) -> bool:
-        """Whether the run was clean."""
-        return not self.faults
-
     def __str__(self) -> str:
         return "\n\n".join(map(str, self.faults)) or "no faults"
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hetir.emulator import access, subgroups
+from hetir.emulator.faults import StuckError
 from hetir.emulator.frame import Batch, Frame
 from hetir.emulator.run_state import Run
 from hetir.emulator.values import (
@@ -25,7 +26,7 @@ from hetir.emulator.values import (
     take,
     view_of,
 )
-from hetir.ir.core import Operation, Region
+from hetir.ir.core import Operation, Region, Value
 from hetir.ir.types import Scalar
 
 Select = Lanes | None
@@ -171,9 +172,29 @@ def _for(run: Run, op: Operation, frame: Frame) -> list[Flow]:
 
 def _loop(run: Run, op: Operation, frame: Frame) -> list[Flow]:
     turns = _Turns(frame.child(), None, tuple(map(frame.get, op.operands)), None)
-    while _turn(run, op, frame, turns, turns.outer.child(), op.regions[0].args):
-        pass
+    going = True
+    while going:
+        before, live, changes = turns.carried, turns.live, run.changes
+        going = _turn(run, op, frame, turns, turns.outer.child(), op.regions[0].args)
+        same = going and turns.live is live and run.changes == changes
+        if same and all(map(_equal, before, turns.carried)):
+            run.fault(
+                StuckError, op, frame, np.arange(frame.count) if live is None else live,
+                "a loop waits for memory that no work-item still running will write",
+                hint="wait only for workgroups that took an earlier ticket",
+            )  # fmt: skip
+            turns.leave("return", None, ())
+            going = False
     return turns.done
+
+
+def _equal(a: Held, b: Held) -> bool:
+    """Whether two held values surely have the same bits."""
+    if a is b:
+        return True
+    if isinstance(a, View) or isinstance(b, View):
+        return False
+    return a.shape == b.shape and a.tobytes() == b.tobytes()
 
 
 def _still_counting(turns: _Turns, around: Frame, turn: int) -> bool:
@@ -193,11 +214,10 @@ def _still_counting(turns: _Turns, around: Frame, turn: int) -> bool:
 
 
 def _turn(
-    run: Run, op: Operation, around: Frame, turns: _Turns, body: Frame, args: Sequence[object]
+    run: Run, op: Operation, around: Frame, turns: _Turns, body: Frame, args: Sequence[Value]
 ) -> bool:
     """Run a loop's body once; whether any lane goes on."""
-    if turns.carried:
-        body.values.update(zip(args, turns.carried, strict=True))  # pyright: ignore[reportArgumentType]
+    body.values.update(zip(args, turns.carried, strict=True))
     again: list[Flow] = []
     for flow in _region(run, op.regions[0], body):
         match flow.kind:

@@ -18,7 +18,10 @@ from hetir.ir.types import ArrayType
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """The state of one run; nothing of it outlives the run but the caller's arrays."""
+    """The state of one run; nothing of it outlives the run but the caller's arrays.
+
+    `changes` counts the accesses that may have changed memory.
+    """
 
     kernel: Kernel
     rng: np.random.Generator
@@ -27,6 +30,7 @@ class Run:
     faults: Faults
     checker: Checker | None = None
     then_first: bool = True
+    changes: int = 0
     allocs: dict[Operation, int] = field(default_factory=dict[Operation, int])
     lines: list[tuple[int, int, int, str]] = field(
         default_factory=list[tuple[int, int, int, str]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -177,4 +178,6 @@ def _here() -> Loc:
     while frame is not None and frame.f_code.co_filename in (__file__, contextmanager.__code__.co_filename):
         frame = frame.f_back
     assert frame is not None
-    return Loc(frame.f_code.co_filename, frame.f_lineno, 4, frame.f_lineno, 200)
+    file, line = frame.f_code.co_filename, frame.f_lineno
+    text = linecache.getline(file, line).split("#")[0].rstrip()
+    return Loc(file, line, len(text) - len(text.lstrip()), line, len(text))

@@ -384,6 +384,30 @@ def failed_assertion() -> Launch:
     return m, [np.arange(64, dtype=np.float32)], 2, 32
 
 
+@faulty("HET609")
+def spin_lock_inside_a_workgroup() -> Launch:
+    m = Maker(lock=array(I32, 1), y=array(F32, 1))
+    with m.loop():  # fault
+        held = m.op(
+            "atomic.cas", m.lock, 0, m.const(I32, 0), m.const(I32, 1), order="acquire",
+            scope="device",
+        )  # fmt: skip
+        m.break_if(m.op("eq", held, m.const(I32, 0)))
+    m.store(m.y, m.id(), 1.0)
+    m.emit("atomic.store", m.lock, 0, m.const(I32, 0), order="release", scope="device")
+    return m, [i32(1), f32(64)], 2, 32
+
+
+@faulty("HET609")
+def wait_for_a_flag_that_nobody_sets() -> Launch:
+    m = Maker(flag=array(I32, 1), y=array(F32, 1))
+    with m.loop():  # fault
+        seen = m.op("atomic.load", m.flag, 0, order="acquire", scope="device")
+        m.break_if(m.op("ne", seen, m.const(I32, 0)))
+    m.store(m.y, m.id(), 1.0)
+    return m, [i32(1), f32(64)], 2, 32
+
+
 # ---- kernels without faults ----------------------------------------------------------------
 
 
