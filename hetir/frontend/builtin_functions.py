@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from hetir.frontend import operators
+from hetir.frontend.elementwise import elementwise, need_scalar
 from hetir.frontend.errors import CallError, OperandError, RangeError
 from hetir.frontend.extents import extent
 from hetir.frontend.frame import Frame
@@ -29,7 +30,7 @@ from hetir.frontend.values import (
 from hetir.ir import ops
 from hetir.ir.core import Value
 from hetir.ir.ops import Spec
-from hetir.ir.types import BOOL, F32, I64
+from hetir.ir.types import BOOL, F32, I64, Scalar
 
 Builtin = Callable[[Frame, ast.Call, list[Any], dict[str, Any]], Any]
 
@@ -85,17 +86,10 @@ def _integer_bound(frame: Frame, bound: Any, node: ast.expr) -> None:
         )
 
 
-def scalar(tracer: Tracer, value: Any, name: str) -> None:
-    """Refuse what is no scalar."""
-    if not isinstance(value, (Typed, WeakNumber)) and number_kind(value) is None:
-        hint = "index the array" if isinstance(value, ArrayHandle) else None
-        tracer.fail(OperandError, f"`{name}` is not defined for {describe(value)}", hint=hint)
-
-
 @_builtin(int, 1, 1)
 def _int(frame: Frame, node: ast.Call, value: Any) -> Any:
     """Integers keep their type, the rest is `i64`."""
-    scalar(frame.tracer, value, "int")
+    need_scalar(frame.tracer, "int", value)
     if isinstance(value, WeakNumber) and value.kind == "int":
         return value
     kind = frame.tracer.type_of(value)
@@ -105,7 +99,7 @@ def _int(frame: Frame, node: ast.Call, value: Any) -> Any:
 @_builtin(float, 1, 1)
 def _float(frame: Frame, node: ast.Call, value: Any) -> Any:
     """Floats keep their type, the rest is `f32`."""
-    scalar(frame.tracer, value, "float")
+    need_scalar(frame.tracer, "float", value)
     if isinstance(value, WeakNumber):
         return value if value.kind == "float" else as_float(value)
     return Typed(frame.tracer.convert(value, value.type if value.type.is_float else F32))
@@ -119,7 +113,7 @@ def as_float(value: WeakNumber) -> WeakNumber:
 @_builtin(bool, 1, 1)
 def _bool(frame: Frame, node: ast.Call, value: Any) -> Any:
     """Whether a scalar is not 0."""
-    scalar(frame.tracer, value, "bool")
+    need_scalar(frame.tracer, "bool", value)
     return Typed(frame.tracer.convert(value, BOOL))
 
 
@@ -131,43 +125,20 @@ def _abs(frame: Frame, node: ast.Call, value: Any) -> Any:
 
 def absolute(tracer: Tracer, value: Any) -> Any:
     """`abs(value)`."""
-    scalar(tracer, value, "abs")
     if is_plain(value):
         return compute(tracer, abs, value)
-
-    def typed(at: Tracer, kind: Any) -> Value:
-        return at.value(ops.ABS, at.convert(value, I64 if kind == BOOL else kind))
-
-    if isinstance(value, WeakNumber):
-        kind = "int" if value.kind == "bool" else value.kind
-        return WeakNumber(kind, typed, portable=value.portable)
-    return Typed(typed(tracer, tracer.common((value,))))
+    return elementwise(tracer, "abs", [value], lambda at, _, v: at.value(ops.ABS, *v))
 
 
 def extreme(tracer: Tracer, spec: Spec, plain: Callable[..., Any], values: list[Any]) -> Any:
     """The least or greatest of scalars of any types."""
     if all(map(is_plain, values)):
         return compute(tracer, plain, *values)
-    for value in values:
-        scalar(tracer, value, plain.__name__)
-    if all(isinstance(v, WeakNumber) or number_kind(v) for v in values):
-        kinds = [v.kind if isinstance(v, WeakNumber) else number_kind(v) or "int" for v in values]
-        kind = max(kinds, key=operators.RANK.__getitem__)
-        portable = all(v.portable for v in values if isinstance(v, WeakNumber))
-        return WeakNumber(
-            "int" if kind == "bool" else kind,
-            lambda at, kind: _fold(at, spec, kind, values),
-            portable=portable,
-        )
-    common = tracer.common(values)
-    return Typed(_fold(tracer, spec, I64 if common == BOOL else common, values))
 
+    def fold(at: Tracer, _: Scalar, operands: list[Value]) -> Value:
+        return functools.reduce(lambda a, b: at.value(spec, a, b), operands)
 
-def _fold(tracer: Tracer, spec: Spec, kind: Any, values: list[Any]) -> Value:
-    first, *rest = (tracer.convert(value, kind) for value in values)
-    for value in rest:
-        first = tracer.value(spec, first, value)
-    return first
+    return elementwise(tracer, plain.__name__, values, fold)
 
 
 def _extreme_builtin(function: Callable[..., Any], spec: Spec) -> Builtin:
@@ -186,7 +157,7 @@ def _extreme_builtin(function: Callable[..., Any], spec: Spec) -> Builtin:
 def _round(frame: Frame, node: ast.Call, value: Any, digits: Any = None) -> Any:
     """The nearest integer, ties to even, as an `i64`."""
     tracer = frame.tracer
-    scalar(tracer, value, "round")
+    need_scalar(tracer, "round", value)
     if digits is not None:
         tracer.fail(CallError, "`round` in a kernel takes no digits", hint="write `round(x)`")
     kind = tracer.type_of(value)

@@ -10,14 +10,16 @@ from typing import Any
 
 from hetir.frontend import helpers
 from hetir.frontend.builtin_functions import BUILTINS
+from hetir.frontend.elementwise import elementwise
 from hetir.frontend.errors import CallError
 from hetir.frontend.frame import Frame, handles
 from hetir.frontend.iteration import static_items
 from hetir.frontend.operators import compute
-from hetir.frontend.primitive import Func
+from hetir.frontend.primitive import Elementary, Func
 from hetir.frontend.tracer import Tracer
 from hetir.frontend.values import FormatText, Method, Typed, describe, is_plain
-from hetir.ir.types import Scalar
+from hetir.ir.core import Value
+from hetir.ir.types import F32, Scalar
 
 # methods that change a plain object: what runs while compiling must leave no trace
 _MUTATORS = frozenset(
@@ -62,6 +64,8 @@ def apply(
     if (emit := getattr(callee, "__hetir_primitive__", None)) is not None:
         check_arguments(tracer, emit, arguments, named)
         return emit(*arguments, **named)
+    if isinstance(callee, Elementary):
+        return _elementary(frame, node, callee, arguments, named)
     if isinstance(callee, (types.FunctionType, types.MethodType, Func)):
         return helpers.call_helper(frame, node, callee, arguments, named)
     try:
@@ -86,6 +90,30 @@ def convert(tracer: Tracer, kind: Any, value: Any) -> Typed:
             CallError, f"a type is needed, got {describe(kind)}", hint="write `hl.f32` or another"
         )
     return Typed(tracer.convert(value, kind, explicit=True))
+
+
+def _elementary(
+    frame: Frame,
+    node: ast.Call,
+    callee: Elementary,
+    arguments: list[Any],
+    named: dict[str, Any],
+) -> Any:
+    """Call a mathematical function at `f32` or `f64`."""
+    tracer = frame.tracer
+    check_arguments(tracer, callee.function, arguments, named)
+    values = [*arguments, *named.values()]
+
+    def emit(at: Tracer, kind: Scalar, operands: list[Value]) -> Value:
+        wide = F32 if kind.bits < F32.bits else kind
+        typed = [Typed(at.convert(Typed(operand), wide)) for operand in operands]
+        given = dict(zip(named, typed[len(arguments) :], strict=True))
+        loc = at.loc
+        result = helpers.call_helper(frame, node, callee, typed[: len(arguments)], given)
+        at.loc = loc
+        return at.convert(result, kind)
+
+    return elementwise(tracer, callee.function.__name__, values, emit, "float")
 
 
 @functools.lru_cache(maxsize=None)

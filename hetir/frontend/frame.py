@@ -32,7 +32,7 @@ class LoopScope:
     break_shapes: tuple[Shape, ...] | None
     continued: list[Exit] = field(default_factory=list)
     broken: list[Exit] = field(default_factory=list)
-    unrolled: bool = False
+    unrolled: Block | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -66,9 +66,13 @@ class Frame:
     where: dict[str, Loc] = field(default_factory=dict)
     loops: list[LoopScope] = field(default_factory=list)
     returns: ReturnScope | None = None
+    # what a loop carried when it was read before: its entry and its fixpoint
+    loop_shapes: dict[ast.AST, tuple[list[Shape], list[Shape]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         code = self.function.__code__
+        # hetir's own functions do not change under a kernel
+        self.library = self.function.__module__.startswith("hetir.lang")
         self.locals = {*code.co_varnames, *code.co_cellvars}
         cells = self.function.__closure__ or ()
         self.cells = dict(zip(code.co_freevars, cells, strict=True))
@@ -137,6 +141,8 @@ class Frame:
     def _load_captured(self, name: str, node: ast.Name) -> Any:
         if name in self.locals:
             self.unset(node)
+        if self.library and name in self.function.__globals__:
+            return self.function.__globals__[name]
         if (cell := self.cells.get(name)) is not None:
             try:
                 return self.captures.cell(name, cell)

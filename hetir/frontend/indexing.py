@@ -80,7 +80,11 @@ def array_indices(frame: Frame, array: ArrayHandle, node: ast.Subscript) -> list
     for element in elements:
         index = _index(frame, element)
         found += index if isinstance(index, tuple) else [index]
-    tracer = frame.at(node)
+    return checked_indices(frame.at(node), array, found)
+
+
+def checked_indices(tracer: Tracer, array: ArrayHandle, found: list[Any]) -> list[Any]:
+    """The indices, one an axis, after the checks that need no run."""
     ndim = array.type.ndim
     if sum(index is Ellipsis for index in found) == 1:
         at = next(i for i, index in enumerate(found) if index is Ellipsis)

@@ -57,9 +57,25 @@ class Func:
         return self.function(*arguments, **named)
 
 
+class Elementary(Func):
+    """A function of floats in the kernel language, written for `f32` and `f64`.
+
+    Arguments become their common type; integers become `f32`, and `f16` and `bf16` are
+    computed through `f32` and rounded once.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function, library=True)
+
+
 def func(function: Callable[..., Any]) -> Func:
     """Mark a helper of kernels. Plain Python functions work as helpers too."""
     return Func(function)
+
+
+def elementary(function: Callable[P, R]) -> Callable[P, R]:
+    """A mathematical function of `hl`, written in the kernel language; see `Elementary`."""
+    return Elementary(function)  # pyright: ignore[reportReturnType]
 
 
 def library(function: Callable[P, R]) -> Callable[P, R]:

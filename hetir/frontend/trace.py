@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from hetir.diagnostics import Label
 from hetir.frontend import (  # noqa: F401 - importing them registers what they read
     attributes,
     branches,
@@ -22,13 +21,14 @@ from hetir.frontend.arguments import Argument, Static, Tuple, Weak
 from hetir.frontend.captures import Capture, Captures
 from hetir.frontend.errors import SignatureError
 from hetir.frontend.frame import Frame, open_frame
+from hetir.frontend.helpers import Session
 from hetir.frontend.parameters import Parameter, parameters, settle_arguments
 from hetir.frontend.primitive import Func
 from hetir.frontend.shapes import make_tuple
 from hetir.frontend.tracer import Tracer, activate
 from hetir.frontend.values import ArrayHandle, Typed, WeakNumber
 from hetir.ir import ops
-from hetir.ir.core import Kernel, Module, Options, Param, Value, walk
+from hetir.ir.core import Function, Kernel, Module, Options, Param, Region, Value, walk
 from hetir.ir.types import ArrayType, Scalar
 
 Source = tuple[int | str, ...]
@@ -81,8 +81,8 @@ def record(
 ) -> Traced:
     """`trace`, with the captured values."""
     target, arguments = _unwrap(function, arguments)
-    tracer, captures = Tracer(), Captures()
-    frame = open_frame(tracer, target, captures, None)
+    tracer, captures = Tracer(options), Captures()
+    frame = open_frame(tracer, target, captures, Session())
     described = parameters(target)
     settled = settle_arguments(target, described, arguments)
     inputs = _Inputs()
@@ -99,10 +99,10 @@ def record(
         name=name or target.__name__,
         params=_ordered(inputs, tracer),
         body=tracer.block.region(),
-        options=options or Options(),
+        options=tracer.options,
         loc=frame.source.loc(frame.source.node),
     )
-    module = Module(kernels=(kernel,), functions=tuple(tracer.functions.values()))
+    module = Module(kernels=(kernel,), functions=_called(kernel, tracer))
     return Traced(module, tuple(captures.found.values()))
 
 
@@ -165,6 +165,20 @@ def _ordered(inputs: _Inputs, tracer: Tracer) -> tuple[Param, ...]:
     order = {source: at for at, source in enumerate(_sources(inputs))}
     found.sort(key=lambda item: order[item[0]])
     return tuple(Param(value, source) for source, value in found)
+
+
+def _called(kernel: Kernel, tracer: Tracer) -> tuple[Function, ...]:
+    """The functions that the finished body reaches, callees first."""
+    found: dict[str, Function] = {}
+
+    def visit(region: Region) -> None:
+        for op in walk(region):
+            if op.spec is ops.CALL and (name := str(op.attrs["callee"])) not in found:
+                visit(tracer.functions[name].body)
+                found[name] = tracer.functions[name]
+
+    visit(kernel.body)
+    return tuple(found.values())
 
 
 def _sources(inputs: _Inputs) -> list[Source]:

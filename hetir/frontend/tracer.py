@@ -17,7 +17,7 @@ from hetir.frontend.promotion import promote, rank
 from hetir.frontend.values import DEFAULT, RANK, Typed, WeakNumber, describe, number_kind
 from hetir.ir import ops
 from hetir.ir.build import Builder, bits_of
-from hetir.ir.core import NO_ATTRS, Attr, Function, Operation, Region, Value
+from hetir.ir.core import NO_ATTRS, Attr, Function, Operation, Options, Region, Value
 from hetir.ir.ops import Spec
 from hetir.ir.types import BOOL, I64, Scalar, Type
 from hetir.source import Loc
@@ -49,7 +49,8 @@ class Block(Builder):
 class Tracer:
     """What is being built: the current block, the current place, and the functions so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, options: Options | None = None) -> None:
+        self.options = options or Options()
         self.block = Block()
         self.loc: Loc | None = None
         self.callers: list[Loc] = []
