@@ -301,7 +301,7 @@ static hetir_program *finish_program(loader *l)
         fail(l, "no memory for the program");
         return NULL;
     }
-    program->references = 1;
+    atomic_init(&program->references, 1);
     program->entry = entry;
     program->mapping = l->mapping;
     program->mapping_size = l->ends[DATA];

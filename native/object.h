@@ -15,6 +15,7 @@ struct hetir_program {
     hetir_entry *entry;
     uint64_t shared_bytes; /* rounded up to 64 */
     uint64_t item_bytes;
+    _Atomic int64_t group_ns; /* what a workgroup took lately; 0 before any ran */
     uint8_t *mapping;
     size_t mapping_size;
 };

@@ -1,4 +1,5 @@
-/* Tests of the C runtime on objects that the C compiler wrote: argv[1] is kernels.o.
+/* Tests of the C runtime on objects that the C compiler wrote: argv[1] is kernels.o;
+ * argv[2] leaves the test of fork out.
  * Every check stops the program with its line. Run it under the sanitizers. */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -309,7 +310,7 @@ static void data_and_external_calls_work(void)
 
 int main(int argc, char **argv)
 {
-    CHECK(argc == 2 && hetir_runtime_version() == 1 && hetir_threads() >= 1);
+    CHECK(argc >= 2 && hetir_runtime_version() == 1 && hetir_threads() >= 1);
     read_object(argv[1]);
     missing_functions_are_named();
     data_and_external_calls_work();
@@ -322,7 +323,8 @@ int main(int argc, char **argv)
     a_hung_job_is_abandoned_and_the_pool_lives();
     long_chains_of_markers_do_not_recurse();
     many_threads_launch_at_once();
-    a_forked_child_launches();
+    if (argc == 2)
+        a_forked_child_launches();
     damaged_objects_are_refused_or_load();
     puts("all right");
     return 0;
