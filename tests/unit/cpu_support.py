@@ -14,6 +14,7 @@ import numpy as np
 
 from hetir.artifact import Artifact
 from hetir.backends.cpu import compile_kernel
+from hetir.backends.llvm.machine import binding
 from hetir.ir import ops
 from hetir.ir.build import Builder
 from hetir.ir.core import Kernel, Options, Param, Value
@@ -72,6 +73,19 @@ def link(artifact: Artifact, folder: Path) -> Callable[..., None]:
     return ctypes.CDLL(f"{stem}.so")[artifact.entry]
 
 
+def jit(artifact: Artifact) -> Callable[..., None]:
+    """The entry point through LLVM's own loader, which is quicker than a linker."""
+    llvm = binding()
+    machine = llvm.Target.from_default_triple().create_target_machine(jit=True)
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+    engine.add_object_file(llvm.object_file.ObjectFileRef.from_data(artifact.binary))
+    engine.finalize_object()
+    address = engine.get_function_address(artifact.entry)
+    entry = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 2)(address)
+    entry.engine = engine
+    return entry
+
+
 def pack(artifact: Artifact, arguments: Sequence[Any]) -> Any:
     """The argument block."""
     block = np.zeros(artifact.layout.size, np.uint8)
@@ -90,15 +104,18 @@ def run(
     arguments: Sequence[Any],
     grid: tuple[int, int, int],
     workgroup: tuple[int, int, int],
-    folder: Path,
+    folder: Path | None = None,
     *,
     pieces: int = 1,
     records: int = 0,
     **options: Any,
 ) -> Run:
-    """Compile for this machine and run the whole grid, in `pieces` calls of the entry."""
+    """Compile for this machine and run the whole grid, in `pieces` calls of the entry.
+
+    With a folder the object is linked there by the system's linker.
+    """
     artifact = compile_kernel(kernel, **options)
-    entry = link(artifact, folder)
+    entry = link(artifact, folder) if folder else jit(artifact)
     block = pack(artifact, arguments)
     items = int(np.prod(workgroup))
     shared = -(-artifact.resources.shared_bytes // 64) * 64

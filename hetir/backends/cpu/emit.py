@@ -63,7 +63,7 @@ class Emitter(Structured):
         super().__init__(Code())
         self.kernel = kernel
         self.outer: dict[Value, str] = {}
-        self.plan = plan(kernel, schedule.context, schedule.private, schedule.masked)
+        self.plan = plan(kernel, schedule)
         self.schedule = schedule
         self.frame = Frame(self.code, self.plan, layout, workgroup)
         self.aliases = Aliases(kernel, disjoint=disjoint)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hetir.artifact import Layout, Slot
+from hetir.backends.cpu.program import Schedule
 from hetir.backends.llvm.code import Code, memory_type
 from hetir.backends.llvm.rules import truth
 from hetir.ir import ops
-from hetir.ir.core import Kernel, Operation, Value, walk
+from hetir.ir.core import Kernel, Value, walk
 from hetir.ir.types import BOOL, ArrayType, Scalar
 
 Workgroup = tuple[int, int, int]
@@ -37,7 +37,7 @@ class Plan:
     item_bytes: int
 
 
-def plan(kernel: Kernel, context: Sequence[Value], kept: Sequence[Operation], masked: bool) -> Plan:
+def plan(kernel: Kernel, schedule: Schedule) -> Plan:
     """Lay out a workgroup's scratch. Wide values come first, so that all are aligned."""
     shared: dict[Value, int] = {}
     arrays: dict[Value, int] = {}
@@ -50,20 +50,22 @@ def plan(kernel: Kernel, context: Sequence[Value], kept: Sequence[Operation], ma
         if kind.space == "shared":
             shared[op.result] = used
             used += _up(bytes_of(kind), SHARED_ALIGN)
-        elif op in kept or bytes_of(kind) > _STACK_BYTES:
+        elif op in schedule.private or bytes_of(kind) > _STACK_BYTES:
             arrays[op.result] = offset
             offset += _up(bytes_of(kind), 8)
     slots: dict[Value, int] = {}
-    for value in sorted(context, key=lambda v: -size_of(v)):
-        slots[value] = offset
-        offset += size_of(value)
+    for value in sorted(schedule.context, key=lambda v: -size_of(v)):
+        if value not in schedule.same:
+            slots[value] = offset
+            offset += size_of(value)
+    slots |= {value: slots[other] for value, other in schedule.same.items() if other in slots}
     return Plan(
         shared=shared,
         context=slots,
         arrays=arrays,
         mask=offset,
         shared_bytes=used,
-        item_bytes=offset + masked,
+        item_bytes=offset + schedule.masked,
     )
 
 

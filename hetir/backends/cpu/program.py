@@ -77,10 +77,14 @@ Node = Once | Leaf | Exchange | Subgroups | Control | Exit
 
 @dataclass(slots=True)
 class Schedule:
-    """The program, its context values in order, and what stays per work-item."""
+    """The program, its context values in order, and what stays per work-item.
+
+    `same` gives the results of the level's `for` loops the places of the carried values.
+    """
 
     nodes: list[Node]
     context: list[Value]
+    same: dict[Value, Value]
     private: list[Operation]
     masked: bool
 
@@ -92,7 +96,11 @@ def connect(nodes: list[Node], uniform: set[Value], *, masked: bool) -> Schedule
         wires.define(node)
     for node in every(nodes):
         wires.use(node)
-    return Schedule(nodes, list(wires.context), wires.kept_arrays(), masked)
+    same: dict[Value, Value] = {}
+    for node in every(nodes):
+        if isinstance(node, Control) and node.op.spec is ops.FOR:
+            same.update(zip(node.op.results, node.op.regions[0].args[1:], strict=True))
+    return Schedule(nodes, list(wires.context), same, wires.kept_arrays(), masked)
 
 
 def every(nodes: Sequence[Node]) -> Iterator[Node]:
