@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -81,7 +81,7 @@ def control_dependencies(x: Execution) -> Relation:
     return _uses(x, lambda event: event.control)
 
 
-def _uses(x: Execution, uses_of: _UsesOf) -> Relation:
+def _uses(x: Execution, uses_of: Callable[[Event], frozenset[int]]) -> Relation:
     happens = [event.happens for event in x.events]
     both = x.logic.both
     return Relation.of(
@@ -92,10 +92,6 @@ def _uses(x: Execution, uses_of: _UsesOf) -> Relation:
             for use in uses_of(event)
         ),
     )
-
-
-class _UsesOf(Protocol):
-    def __call__(self, event: Event, /) -> frozenset[int]: ...
 
 
 def barriers_progress(x: Execution) -> Axiom:

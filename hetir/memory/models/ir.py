@@ -81,7 +81,7 @@ class IrModel:
         axioms = (
             Axiom("happens-before", Form.IRREFLEXIVE, happens_before),
             Axiom("coherence", Form.IRREFLEXIVE, happens_before @ communication),
-            Axiom("atomicity", Form.IRREFLEXIVE, from_reads @ coherence),
+            Axiom("atomicity", Form.IRREFLEXIVE, (x.reads_from | from_reads) @ coherence),
             Axiom("sequential consistency", Form.ACYCLIC, psc),
             no_thin_air(x),
             barriers_progress(x),

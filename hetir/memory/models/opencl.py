@@ -81,7 +81,7 @@ class OpenClModel:
         observed = x.optional(x.reads_from.inverse()) @ coherence @ x.optional(x.reads_from)
         axioms = [
             Axiom("reads", Form.IRREFLEXIVE, x.reads_from @ either),
-            Axiom("atomicity", Form.IRREFLEXIVE, from_reads @ coherence),
+            Axiom("atomicity", Form.IRREFLEXIVE, (x.reads_from | from_reads) @ coherence),
             Axiom("sequential consistency", Form.ACYCLIC, _sequential(x, coherence, from_reads, either)),
             barriers_progress(x),
             *(() if self.thin_air else (no_thin_air(x),)),
