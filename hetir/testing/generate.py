@@ -366,7 +366,7 @@ class _Generator:
         return tuple(self.pick(TYPES) for _ in range(self.choose(3)))
 
     def branch(self) -> None:
-        cond = self.value(BOOL, uniform=self.barriers and self.choose(3) == 0)
+        cond = self.condition(uniform=self.barriers and self.choose(3) == 0)
         types = self.types()
         uniform: list[bool] = []
         left: list[bool] = []
@@ -389,14 +389,25 @@ class _Generator:
         for value in op.results:
             self.add(value, uniform=cond.uniform and all(uniform) and not any(left))
 
+    def condition(self, *, uniform: bool) -> _Var:
+        """A bool, seldom a constant."""
+        if self.choose(3) == 0:
+            return self.value(BOOL, uniform=uniform)
+        kind = self.pick([t for t in TYPES if t != BOOL])
+        one, two = self.value(kind, uniform=uniform), self.value(kind, uniform=uniform)
+        spec = self.pick((ops.LT, ops.GE, ops.EQ, ops.NE))
+        return _Var(self.b.value(spec, one.value, two.value), one.uniform and two.uniform)
+
     def leave(self) -> bool:
         """Perhaps end the region by leaving the loop or the kernel."""
         options: list[Callable[[], None]] = []
+        if self.choose(3) == 0:
+            return False
         if self.loop and (self.flow_uniform or not self.loop.flow_uniform or not self.barriers):
             options += [self.break_, self.continue_, self.break_]
-        if self.flow_uniform or not self.barriers:
+        if (self.flow_uniform or not self.barriers) and self.chance(4):
             options.append(lambda: self.b.emit(ops.RETURN) and None)
-        if not options or self.choose(3) == 0:
+        if not options:
             return False
         self.pick(options)()
         return True
@@ -427,7 +438,7 @@ class _Generator:
     def counted(self) -> None:
         wanted = self.barriers and self.choose(2) == 0
         start = self.bound(-1, 4, uniform=wanted)
-        stop = self.bound(-2, 6, uniform=wanted)
+        stop = self.bound(-1, 6, uniform=wanted)
         step = self.bound(-2, 5, uniform=wanted) if self.chance(3) else _Var(self.number(1), True)
         uniform = start.uniform and stop.uniform and step.uniform
         types = self.types()
