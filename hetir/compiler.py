@@ -109,7 +109,7 @@ def lower(kernel: Kernel, target: str, workgroup: Dims | None = None) -> Artifac
     family = target.partition(":")[0]
     check_limits(kernel, target, workgroup)
     if family == "hetir":
-        return describe(kernel, "hetir", print_kernel(canonicalise(simplify(kernel))), workgroup)
+        return describe(kernel, print_kernel(canonicalise(simplify(kernel))), workgroup)
     if family != "cpu":
         raise TargetError(
             f"`{target}` has no backend in this version", hint='compile for target="cpu" or "hetir"'
@@ -134,11 +134,16 @@ def finish(artifact: Artifact, kernel: Kernel) -> Artifact:
     )
 
 
-def describe(kernel: Kernel, target: str, text: str, workgroup: Dims | None) -> Artifact:
-    """An artifact that holds text and no code."""
+def for_evaluator(kernel: Kernel) -> Artifact:
+    """An artifact of the kernel as it was written: what the evaluator says of it is about that."""
+    return describe(kernel, print_kernel(kernel), None)
+
+
+def describe(kernel: Kernel, text: str, workgroup: Dims | None) -> Artifact:
+    """An artifact that holds hetIR text and no code."""
     made = Artifact(
         kernel=kernel.name,
-        target=target,
+        target="hetir",
         entry=kernel.name,
         text=text,
         binary=None,
@@ -146,7 +151,7 @@ def describe(kernel: Kernel, target: str, text: str, workgroup: Dims | None) -> 
         resources=Resources(shared_bytes=shared_bytes(kernel)),
         workgroup=workgroup,
         subgroup_size=kernel.options.width,
-        key=cache_key(kernel, target, workgroup),
+        key=cache_key(kernel, "hetir", workgroup),
     )
     return finish(made, kernel)
 
@@ -218,7 +223,7 @@ def evaluate(
     for line in report.output:
         print(line)  # noqa: T201 (what hl.print is for)
     if report.faults:
-        raise report.faults[0].error()
+        raise report.faults[0]
 
 
 @lru_cache(maxsize=256)
@@ -250,7 +255,7 @@ def check(
         line), and `output`, the lines that the kernel printed.
     """
     values = tuple(runtime.as_operand(v) for v in arguments)
-    traced = simplify(prepare(record(kernel, kernel.specialise(values)).module))
+    traced = prepare(record(kernel, kernel.specialise(values)).module)
     copies = [_slot_value(slot, values) for slot in layout_of(traced).slots]
     return emulator.run(traced, copies, dims(grid), dims(workgroup), checks=True, seed=seed)
 

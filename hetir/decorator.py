@@ -314,7 +314,9 @@ class Kernel:
 
     def _load(self, found: Specialisation, device: Any) -> tuple[Artifact, Any]:
         on = runtime.device(device) if isinstance(device, str) else device
-        artifact = compiler.lower(found.kernel, on.target)
+        evaluated = on.target == "hetir"
+        lower = compiler.for_evaluator if evaluated else functools.partial(compiler.lower, target=on.target)
+        artifact = lower(found.kernel)
         return artifact, on.load(artifact, names=self.parameters)
 
 

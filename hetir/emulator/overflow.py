@@ -9,7 +9,7 @@ import numpy as np
 from hetir.emulator.values import Lanes
 from hetir.ir import numerics
 from hetir.ir.core import Operation, Region, Value, walk
-from hetir.ir.types import I64
+from hetir.ir.types import I64, ArrayType
 
 _ACCESSES = ("load", "store", "view", "atomic.load", "atomic.store", "atomic.rmw", "atomic.cas")
 _CHECKED = ("add", "sub", "mul", "neg", "abs", "shl")
@@ -24,7 +24,7 @@ def index_ops(body: Region) -> frozenset[Operation]:
     todo: list[Value] = []
     for op in walk(body):
         if op.name in _ACCESSES:
-            todo += [v for v in op.operands[1:] if v.type == I64]
+            todo += _indices(op)
         if op.spec.regions:
             for value, given in _joined(op):
                 sources.setdefault(value, []).append(given)
@@ -43,6 +43,14 @@ def index_ops(body: Region) -> frozenset[Operation]:
         if maker is not None and maker.name in _CHECKED:
             found.add(maker)
     return frozenset(found)
+
+
+def _indices(op: Operation) -> tuple[Value, ...]:
+    """The operands that address, without the values stored."""
+    head = op.operands[0].type
+    if op.name == "view":
+        return op.operands[1:]
+    return op.operands[1 : 1 + (head.ndim if isinstance(head, ArrayType) else 1)]
 
 
 def _joined(op: Operation) -> Iterator[tuple[Value, Value]]:

@@ -10,7 +10,19 @@ import pytest
 
 from hetir.ir import numerics, ops
 from hetir.ir.types import (
-    BF16, F8E4M3, F8E5M2, F16, F32, F64, I8, I64, SCALARS, U8, U32, U64, Scalar,
+    BF16,
+    F8E4M3,
+    F8E5M2,
+    F16,
+    F32,
+    F64,
+    I8,
+    I64,
+    SCALARS,
+    U8,
+    U32,
+    U64,
+    Scalar,
 )  # fmt: skip
 
 FLOATS = (F16, BF16, F32, F64)
@@ -118,7 +130,7 @@ def test_fma_rounds_once(of: Scalar) -> None:
         same(got, [fma_reference(*lane, of) for lane in lanes], of)
 
 
-@pytest.mark.parametrize("of", (F16, BF16, F32), ids=str)
+@pytest.mark.parametrize("of", [F16, BF16, F32], ids=str)
 def test_fma_where_two_roundings_differ(of: Scalar) -> None:
     """Products just beside the middle of two neighbours, decided by a tiny addend."""
     precision = FORMATS[of.name][0]
@@ -165,7 +177,7 @@ def test_arithmetic_rounds_once(name: str, of: Scalar) -> None:
     same(got, [reference(name, x, y, of) for x, y in pairs], of)
 
 
-@pytest.mark.parametrize("of", (F16, BF16), ids=str)
+@pytest.mark.parametrize("of", [F16, BF16], ids=str)
 def test_small_quotients_round_once(of: Scalar) -> None:
     """Subnormal results, where the middle between neighbours has few bits."""
     least = 1 << (FORMATS[of.name][0] - 1)
@@ -189,7 +201,7 @@ def root(value: float, to: Scalar) -> float:
     return rounded((whole + sticky) / Fraction(2) ** 700, to)
 
 
-@pytest.mark.parametrize("of", (F16, BF16), ids=str)
+@pytest.mark.parametrize("of", [F16, BF16], ids=str)
 def test_sqrt_of_every_16_bit_value(of: Scalar) -> None:
     values = every_code(of)
     positive = [root(float(v), of) for v in values[: 1 << 15]]
@@ -200,7 +212,7 @@ def test_sqrt_of_every_16_bit_value(of: Scalar) -> None:
     assert np.isnan(plain(rest[1:])).all()
 
 
-@pytest.mark.parametrize("of", (F32, F64), ids=str)
+@pytest.mark.parametrize("of", [F32, F64], ids=str)
 def test_sqrt_of_samples(of: Scalar) -> None:
     values = sample(of, 1000, 7)
     same(evaluate("sqrt", of, values), [root(v, of) for v in plain(values).tolist()], of)
@@ -297,7 +309,7 @@ def test_float_floor_division_is_pythons() -> None:
     )
 
 
-@pytest.mark.parametrize("of", (F16, BF16, F32), ids=str)
+@pytest.mark.parametrize("of", [F16, BF16, F32], ids=str)
 def test_narrow_mod_is_exact_but_for_the_last_sum(of: Scalar) -> None:
     a, b = sample(of, 1500, 13), sample(of, 1500, 14)
     np.random.default_rng(15).shuffle(b)
@@ -404,7 +416,7 @@ def test_comparisons_and_bools() -> None:
 # ---- conversions ---------------------------------------------------------------------------
 
 
-def convert_reference(value: float | int | bool, to: Scalar) -> float | int | bool:
+def convert_reference(value: float | bool, to: Scalar) -> float | int | bool:
     if to.kind == "bool":
         return value != 0
     if to.is_int:
@@ -448,10 +460,7 @@ def test_every_conversion(of: Scalar, to: Scalar) -> None:
         values = np.concatenate([sample(of, 100, 18), long_integers(of)])
     else:
         values = sample(of, 1000, 19)
-    if of.kind == "f8" or of.is_float:
-        numbers = plain(values).tolist()
-    else:
-        numbers = values.tolist()
+    numbers = plain(values).tolist() if of.kind == "f8" or of.is_float else values.tolist()
     got = evaluate("cast", to, values, to=to)
     want = [convert_reference(v, to) if of != to else v for v in numbers]
     if to.is_int or to.kind == "bool":
@@ -461,8 +470,8 @@ def test_every_conversion(of: Scalar, to: Scalar) -> None:
         same(got, [float(w) for w in want], to)
 
 
-@pytest.mark.parametrize("of", (F32, F64), ids=str)
-@pytest.mark.parametrize("to", (F16, BF16, F8E4M3, F8E5M2), ids=str)
+@pytest.mark.parametrize("of", [F32, F64], ids=str)
+@pytest.mark.parametrize("to", [F16, BF16, F8E4M3, F8E5M2], ids=str)
 def test_narrowing_beside_every_middle(of: Scalar, to: Scalar) -> None:
     """The middle of any two neighbours goes to the even code, its neighbours to theirs."""
     codes = every_code(to)
