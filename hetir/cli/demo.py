@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -98,18 +99,18 @@ def _case(name: str, data: np.ndarray[Any, Any] | None, *, small: bool) -> tuple
 
 def show(rows: list[dict[str, Any]], device: str) -> None:
     """The table for people."""
-    table = Table(title=f"hetir demo on {device}: results beside NumPy")
-    table.add_column("kernel")
-    table.add_column("input")
-    for head in ("first run", "time", "GB/s", "GFLOP/s", "error"):
-        table.add_column(head, justify="right")
-    table.add_column("")
+    table = Table(title=f"hetir demo on {device}: results beside NumPy", box=box.SIMPLE, padding=(0, 1, 0, 0))
+    table.add_column("kernel", no_wrap=True)
+    table.add_column("input", no_wrap=True)
+    for head in ("first ms", "ms", "GB/s", "GFLOP/s", "error"):
+        table.add_column(head, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
     for row in rows:
         table.add_row(
             row["kernel"],
             row["input"],
-            f"{row['first_ms']:.0f} ms",
-            f"{row['ms']:.2f} ms",
+            f"{row['first_ms']:.0f}",
+            f"{row['ms']:.2f}",
             f"{row['gbps']:.1f}",
             f"{row['gflops']:.1f}" if row["gflops"] else "",
             f"{row['error']:.1e}" if row["error"] else "0",
