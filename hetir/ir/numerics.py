@@ -116,7 +116,7 @@ def div(_: Attrs, dtype: np.dtype[Any], a: Lanes, b: Lanes) -> Lanes:
     """IEEE quotient, or the truncated one."""
     if is_float(dtype):
         with np.errstate(all="ignore"):
-            return np.divide(a, b).astype(dtype, copy=False)
+            return np.asarray(np.divide(a, b)).astype(dtype, copy=False)
     return _int_div(dtype, a, b, floors=False)[0].astype(dtype, copy=False)
 
 
@@ -124,7 +124,7 @@ def rem(_: Attrs, dtype: np.dtype[Any], a: Lanes, b: Lanes) -> Lanes:
     """C's fmod, or the truncated remainder."""
     if is_float(dtype):
         with np.errstate(all="ignore"):
-            return np.fmod(_wide(a), _wide(b)).astype(dtype)
+            return np.asarray(np.fmod(_wide(a), _wide(b))).astype(dtype)
     return _int_div(dtype, a, b, floors=False)[1].astype(dtype, copy=False)
 
 
@@ -211,7 +211,7 @@ def mul_hi(_: Attrs, dtype: np.dtype[Any], a: Lanes, b: Lanes) -> Lanes:
     if width == 64:
         return _mul_hi_64(dtype, a, b)
     wide = np.dtype(f"{dtype.kind}8")
-    return (a.astype(wide) * b.astype(wide) >> wide.type(width)).astype(dtype)
+    return np.asarray(a.astype(wide) * b.astype(wide) >> wide.type(width)).astype(dtype)
 
 
 def _mul_hi_64(dtype: np.dtype[Any], a: Lanes, b: Lanes) -> Lanes:
