@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hetir.diagnostics import Label
@@ -12,11 +12,12 @@ from hetir.frontend import operators, shapes
 from hetir.frontend.errors import JoinError, OperandError
 from hetir.frontend.frame import Frame, handles
 from hetir.frontend.leaving import seal_unreachable
-from hetir.frontend.shapes import Conflict, Shape
+from hetir.frontend.shapes import Conflict, Shape, Weak
 from hetir.frontend.tracer import Block, Tracer
 from hetir.frontend.values import RANK, Poison, Unset, WeakNumber, describe, is_plain
 from hetir.ir import ops
 from hetir.ir.core import Operation, Region, Value
+from hetir.ir.types import Scalar
 from hetir.source import Loc
 
 
@@ -66,9 +67,10 @@ def _both_left(frame: Frame, test: Value, arms: tuple[Arm, Arm]) -> None:
     tracer = frame.tracer
     exits = [arm.block.body[-1] for arm in arms]
     types = [[v.type for v in op.operands] for op in exits]
-    if exits[0].spec is not exits[1].spec or types[0] != types[1]:
+    alike = exits[0].spec is exits[1].spec and types[0] == types[1]
+    if not alike or any(arm.block.sealed for arm in arms):
         structured(tracer, ops.IF, (test,), _regions(arms))
-        seal_unreachable(frame)
+        seal_unreachable(frame, {op.spec for op in exits})
         return
     for arm, op in zip(arms, exits, strict=True):
         arm.block.body[-1] = Operation(ops.YIELD, op.operands, loc=op.loc)
@@ -93,6 +95,44 @@ def structured(
     tracer.block.body.append(op)
 
 
+class Meeting:
+    """An `if` in the block: a number without type becomes a result when it meets a type."""
+
+    def __init__(self, tracer: Tracer, test: Value, blocks: list[Block]) -> None:
+        self.block, self.blocks, self.callers = tracer.block, blocks, tracer.callers
+        self.position = len(tracer.block.body)
+        structured(tracer, ops.IF, (test,), tuple(block.region() for block in blocks))
+
+    def result(self, values: list[Any], kind: Scalar, name: str) -> Value:
+        """The `if` gets one more result: what each side that goes on has, as `kind`."""
+        op = self.block.body[self.position]
+        going_on = [block for block in self.blocks if block.body[-1].spec is ops.YIELD]
+        for block, value in zip(going_on, values, strict=True):
+            end = block.body.pop()
+            # a block of its own: what the enclosing ones know may be computed after the `if`
+            side = Tracer()
+            side.loc, side.block.body, side.callers = end.loc, block.body, self.callers
+            operands = (*end.operands, side.convert(value, kind))
+            block.body.append(replace(end, operands=operands))
+        result = Value(kind, name)
+        regions = tuple(block.region() for block in self.blocks)
+        self.block.body[self.position] = replace(
+            op, results=(*op.results, result), regions=regions
+        )
+        return result
+
+    def number(self, values: list[Any], kind: str, name: str) -> WeakNumber:
+        """The value after the `if` of numbers without types."""
+        made: dict[Scalar, Value] = {}
+
+        def build(_: Tracer, scalar: Scalar) -> Value:
+            if scalar not in made:
+                made[scalar] = self.result(values, scalar, name)
+            return made[scalar]
+
+        return WeakNumber(kind, build, portable=False)
+
+
 def _meet(
     frame: Frame, test: Value, arms: tuple[Arm, Arm], open_arms: list[Arm], names: list[str]
 ) -> None:
@@ -101,27 +141,37 @@ def _meet(
     plan: list[tuple[str, Shape]] = []
     for name in names:
         values = [arm.env.get(name, _UNSET) for arm in open_arms]
-        meet = _easy(test, values, frame.env.get(name, _UNSET), whole=len(open_arms) == 2)
+        meet = _easy(values, frame.env.get(name, _UNSET), whole=len(open_arms) == 2)
         if meet is not None:
             frame.env[name] = meet
         else:
             plan.append((name, _joined(frame, name, open_arms, values)))
         _remember_place(frame, name, open_arms)
-    plan = [(name, shape) for name, shape in plan if not isinstance(shape, Conflict)]
-    results: list[Value] = []
-    for name, shape in plan:
-        results += [Value(kind, name) for kind in shapes.types(shape)]
     for arm in open_arms:
         tracer.block = arm.block
-        yielded: list[Value] = []
-        for name, shape in plan:
-            yielded += shapes.flatten(tracer, arm.env.get(name, _UNSET), shape)
-        tracer.emit(ops.YIELD, *yielded)
+        tracer.emit(ops.YIELD, *_flat(tracer, arm, plan))
         frame.leave()
-    structured(tracer, ops.IF, (test,), _regions(arms), tuple(results))
-    values = iter(results)
+    typed = [(name, shape) for name, shape in plan if not isinstance(shape, Weak)]
+    results = [Value(kind, name) for name, shape in typed for kind in shapes.types(shape)]
+    meeting = Meeting(tracer, test, [arm.block for arm in arms])
+    op = meeting.block.body[meeting.position]
+    meeting.block.body[meeting.position] = replace(op, results=tuple(results))
+    flat = iter(results)
     for name, shape in plan:
-        frame.env[name] = shapes.rebuild(shape, values)
+        if isinstance(shape, Weak):
+            values = [arm.env.get(name, _UNSET) for arm in open_arms]
+            frame.env[name] = meeting.number(values, shape.kind, name)
+        elif not isinstance(shape, Conflict):
+            frame.env[name] = shapes.rebuild(shape, flat)
+
+
+def _flat(tracer: Tracer, arm: Arm, plan: list[tuple[str, Shape]]) -> list[Value]:
+    """One side's values of what the branch gives."""
+    found: list[Value] = []
+    for name, shape in plan:
+        if not isinstance(shape, Weak):
+            found += shapes.flatten(tracer, arm.env.get(name, _UNSET), shape)
+    return found
 
 
 def _remember_place(frame: Frame, name: str, open_arms: list[Arm]) -> None:
@@ -131,23 +181,17 @@ def _remember_place(frame: Frame, name: str, open_arms: list[Arm]) -> None:
             frame.where[name] = loc
 
 
-def _easy(test: Value, values: list[Any], before: Any, *, whole: bool) -> Any:
+def _easy(values: list[Any], before: Any, *, whole: bool) -> Any:
     """The value after the branch where no result is needed for it, else None."""
     first = values[0]
     if all(value is first for value in values) and (whole or first is before):
         # the one object of both sides, unless it was made inside of one of them
         if first is before or is_plain(first):
             return first
-    if not whole and (is_plain(first) or isinstance(first, (Unset, Poison))):
+    if not whole and (is_plain(first) or shapes.portable_number(first)):
         return first
-    if all(map(shapes.portable_number, values)):
-        if not whole:
-            return first
-        kinds = [shapes.weak_kind(shapes.shape_of(value)) or "bool" for value in values]
-        if not shapes.same(values[0], values[1]):
-            return deferred_select(test, values[0], values[1], kinds)
-        return first
-    return None
+    alike = whole and all(map(is_plain, values)) and shapes.same(values[0], values[1])
+    return first if alike else None
 
 
 def deferred_select(test: Value, left: Any, right: Any, kinds: list[str]) -> WeakNumber:
@@ -163,7 +207,9 @@ def deferred_select(test: Value, left: Any, right: Any, kinds: list[str]) -> Wea
 def _joined(frame: Frame, name: str, arms: list[Arm], values: list[Any]) -> Shape:
     """The settled shape of a variable, or a conflict that is reported where it is read."""
     kinds = [shapes.shape_of(value) for value in values]
-    shape = shapes.settle(kinds[0] if len(kinds) == 1 else shapes.join(*kinds))
+    shape = kinds[0] if len(kinds) == 1 else shapes.join(*kinds)
+    if not isinstance(shape, Weak):
+        shape = shapes.settle(shape)
     different = len(values) == 2 and values[0] is not values[1]
     if not isinstance(shape, Conflict) and different and not shapes.movable(shape):
         shape = Conflict(kinds[0], kinds[1])
@@ -234,11 +280,9 @@ def choose(
     tracer = frame.at(node)
     values = [value for _, value in sides]
     blocks = [block for block, _ in sides]
-    if all(map(shapes.portable_number, values)) and not any(block.body for block in blocks):
-        if shapes.same(values[0], values[1]):
-            return values[0]
-        kinds = [shapes.weak_kind(shapes.shape_of(value)) or "bool" for value in values]
-        return deferred_select(test, values[0], values[1], kinds)
+    kinds = [shapes.weak_kind(shapes.shape_of(value)) for value in values]
+    if kinds[0] and kinds[1]:
+        return _choose_numbers(frame, test, blocks, values, [k for k in kinds if k])
     shape = _expression_shape(tracer, values)
     results = tuple(Value(kind) for kind in shapes.types(shape))
     for block, value in sides:
@@ -249,6 +293,25 @@ def choose(
         structured(tracer, ops.IF, (test,), tuple(block.region() for block in blocks), results)
         flat = list(results)
     return shapes.rebuild(shape, iter(flat))
+
+
+def _choose_numbers(
+    frame: Frame, test: Value, blocks: list[Block], values: list[Any], kinds: list[str]
+) -> Any:
+    """A choice between two numbers without types, which waits for the type it meets."""
+    tracer = frame.tracer
+    if all(map(is_plain, values)) and shapes.same(values[0], values[1]):
+        return values[0]
+    if _cheap(blocks):
+        for block in blocks:
+            tracer.block.body.extend(block.body)
+        return deferred_select(test, values[0], values[1], kinds)
+    for block in blocks:
+        tracer.block = block
+        tracer.emit(ops.YIELD)
+        frame.leave()
+    kind = max(kinds, key=RANK.__getitem__)
+    return Meeting(tracer, test, blocks).number(values, kind, "")
 
 
 def _expression_shape(tracer: Tracer, values: list[Any]) -> Shape:
@@ -276,18 +339,19 @@ def _select(
     tracer: Tracer, test: Value, blocks: list[Block], results: tuple[Value, ...]
 ) -> list[Value] | None:
     """Two cheap sides without effects, computed both and selected."""
-    bodies = [block.body[:-1] for block in blocks]
-    if any(len(body) > _SELECT_LIMIT for body in bodies):
-        return None
-    if not all(op.spec.pure for body in bodies for op in body):
-        return None
     yielded = [block.body[-1].operands for block in blocks]
-    arrays = any(isinstance(v.type, ops.ArrayType) for v in results)
-    if arrays:
+    if any(not isinstance(v.type, Scalar) for v in results) or not _cheap(blocks):
         return None
-    for body in bodies:
-        tracer.block.body.extend(body)
+    for block in blocks:
+        tracer.block.body.extend(block.body[:-1])
     return [_pick(tracer, test, a, b) for a, b in zip(*yielded, strict=True)]
+
+
+def _cheap(blocks: list[Block]) -> bool:
+    """Whether both sides are a few ops without effects."""
+    bodies = [[op for op in block.body if not op.spec.terminator] for block in blocks]
+    few = all(len(body) <= _SELECT_LIMIT for body in bodies)
+    return few and all(op.spec.pure for body in bodies for op in body)
 
 
 def _pick(tracer: Tracer, test: Value, a: Value, b: Value) -> Value:

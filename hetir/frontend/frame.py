@@ -51,6 +51,7 @@ class ReturnScope:
     shape: Shape | None = None
     values: list[tuple[object, Loc]] = field(default_factory=list)
     emitted: list[Shape] = field(default_factory=list)
+    guessed: bool = False  # an unreachable return was emitted before the result was known
 
 
 @dataclass(eq=False)
@@ -72,7 +73,7 @@ class Frame:
     def __post_init__(self) -> None:
         code = self.function.__code__
         # hetir's own functions do not change under a kernel
-        self.library = self.function.__module__.startswith("hetir.lang")
+        self.library = str(self.function.__module__).startswith("hetir.lang")
         self.locals = {*code.co_varnames, *code.co_cellvars}
         cells = self.function.__closure__ or ()
         self.cells = dict(zip(code.co_freevars, cells, strict=True))

@@ -206,7 +206,8 @@ def _read(
         if not tracer.block.ended:
             leave_function(inner, None)
         result = _result(tracer, callee, returns)
-        if result == returns.shape or all(shape == result for shape in returns.emitted):
+        alike = all(shape == result for shape in returns.emitted) and not returns.guessed
+        if result == returns.shape or alike:
             break
         returns = ReturnScope(result)
     return _finish(tracer, callee, inputs, result, inner.source.loc(inner.source.node))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Collection
 
 from hetir.frontend import shapes
 from hetir.frontend.errors import ReturnError
@@ -43,18 +44,21 @@ def leave_function(frame: Frame, value: object) -> None:
     tracer.emit(ops.RETURN, *(shapes.flatten(tracer, value, wanted) if fits else ()))
 
 
-def seal_unreachable(frame: Frame) -> None:
-    """End a region after an op that never falls through.
+def seal_unreachable(frame: Frame, exits: Collection[ops.Spec] = ()) -> None:
+    """End a region after an op that never falls through, by repeating one of its exits.
 
-    In a loop the innermost loop's own arguments are there to repeat `continue` with; else
-    only `return` leaves, with values that nobody sees.
+    `continue` is repeated with the loop's own arguments, which are there; `return` with
+    values that nobody sees.
     """
     tracer = frame.tracer
-    loops = [loop for loop in frame.loops if not loop.unrolled]
-    if loops:
+    tracer.block.sealed = True
+    loops = [loop for loop in frame.loops if loop.unrolled is None]
+    if loops and (ops.CONTINUE in exits or not exits):
         tracer.emit(ops.CONTINUE, *loops[-1].arguments)
         return
     shape = frame.returns.shape if frame.returns else None
+    if frame.returns is not None:
+        frame.returns.guessed = shape is None
     values = [] if shape is None else [_any_value(frame, kind) for kind in shapes.types(shape)]
     tracer.emit(ops.RETURN, *values)
 

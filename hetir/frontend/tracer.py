@@ -30,6 +30,7 @@ class Block(Builder):
         super().__init__()
         self.parent = parent
         self.known: dict[object, Value] = {}
+        self.sealed = False  # it ends in a terminator that no execution reaches
 
     def find(self, key: object) -> Value | None:
         """A value computed earlier that this place can see."""
