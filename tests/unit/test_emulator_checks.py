@@ -250,7 +250,12 @@ def last_workgroup_at_too_small_a_scope() -> Launch:
     return last_workgroup("acq_rel", fence="workgroup")
 
 
-def last_workgroup(order: str, fence: str = "") -> Launch:
+@faulty("HET602", "part")
+def last_workgroup_that_releases_to_its_own_group_only() -> Launch:
+    return last_workgroup("acq_rel", fence="workgroup", after="device")
+
+
+def last_workgroup(order: str, fence: str = "", after: str = "") -> Launch:
     """Each group writes its part and takes a ticket; the last one adds the parts."""
     m = Maker(part=array(F32, 1), ticket=array(U32, 1), y=array(F32, 1))
     last = m.alloc(I32, 1, name="last")
@@ -260,7 +265,7 @@ def last_workgroup(order: str, fence: str = "") -> Launch:
         if fence:
             m.emit("fence", order=order, scope=fence)
             old = m.rmw("add", m.ticket, 0, 1)
-            m.emit("fence", order=order, scope=fence)
+            m.emit("fence", order=order, scope=after or fence)
         else:
             old = m.rmw("add", m.ticket, 0, 1, order=order)
         is_last = m.op("eq", m.cast(old, I64), m.op("sub", groups, 1))
@@ -271,6 +276,54 @@ def last_workgroup(order: str, fence: str = "") -> Launch:
         v = m.load(m.part, mine)  # fault
         m.store(m.y, m.local(), v)
     return m, [f32(4), np.zeros(1, np.uint32), f32(32)], 4, 32
+
+
+def three_roles(*, late: bool = False, overwritten: bool = False) -> Launch:
+    """Item 0 writes data and sets a flag, item 2 sees the flag and reads the data."""
+    m = Maker(data=array(F32, 1), flag=array(I32, 1), y=array(F32, 1))
+    flag = {"scope": "workgroup"}
+    with m.if_(m.op("eq", m.local(), 0)):
+        if not late:
+            m.store(m.data, 0, 2.0)
+        m.emit("atomic.store", m.flag, 0, m.const(I32, 1), order="release", **flag)
+        if late:
+            m.store(m.data, 0, 2.0)
+    with m.if_(m.op("eq", m.local(), 1)):
+        if overwritten:
+            m.emit("atomic.store", m.flag, 0, m.const(I32, 2), order="relaxed", **flag)
+    with m.if_(m.op("eq", m.local(), 2)):
+        seen = m.op("atomic.load", m.flag, 0, order="acquire", **flag)
+        with m.if_(m.op("gt", seen, m.const(I32, 0))):
+            v = m.load(m.data, 0)  # fault
+            m.store(m.y, 0, v)
+    return m, [f32(1), i32(1), f32(1)], 1, 32
+
+
+@faulty("HET602", "data")
+def three_roles_data_written_after_the_release() -> Launch:
+    return three_roles(late=True)
+
+
+@faulty("HET602", "data")
+def three_roles_flag_overwritten_by_a_relaxed_store() -> Launch:
+    return three_roles(overwritten=True)
+
+
+@faulty("HET602", "count")
+def plain_initialisation_before_atomics() -> Launch:
+    m = Maker(count=array(I32, 1))
+    with m.if_(m.op("eq", m.local(), 0)):
+        m.store(m.count, 0, 5)
+    m.rmw("add", m.count, 0, 1)  # fault
+    return m, [i32(1)], 1, 32
+
+
+@faulty("HET602", "count")
+def plain_reads_before_an_atomic() -> Launch:
+    m = Maker(count=array(I32, 1), y=array(I32, 1))
+    m.store(m.y, m.id(), m.load(m.count, 0))
+    m.rmw("add", m.count, 0, 1)  # fault
+    return m, [i32(1), i32(32)], 1, 32
 
 
 @faulty("HET602", "b")
@@ -447,6 +500,32 @@ def histogram() -> Launch:
 
 
 @clean
+def three_roles_in_order() -> Launch:
+    return three_roles()
+
+
+@clean
+def promise_that_holds_in_each_workgroup() -> Launch:
+    m = Maker(y=array(F32, 1))
+    v = m.op("assume_uniform", m.op("floordiv", m.id(), 32))
+    m.store(m.y, m.id(), m.cast(v, F32))
+    return m, [f32(128)], 4, 32
+
+
+@clean
+def initialisation_before_a_barrier_and_atomics() -> Launch:
+    m = Maker(count=array(I32, 1))
+    with m.if_(m.op("eq", m.local(), 0)):
+        m.store(m.count, m.group(), 5)
+    m.barrier()
+    m.rmw("add", m.count, m.group(), 1, scope="workgroup")
+    m.barrier()
+    with m.if_(m.op("eq", m.local(), 3)):
+        m.store(m.count, m.group(), m.load(m.count, m.group()))
+    return m, [i32(4)], 4, 32
+
+
+@clean
 def last_workgroup_with_acquire_and_release() -> Launch:
     return last_workgroup("acq_rel")
 
@@ -504,7 +583,8 @@ def wait_for_an_earlier_ticket() -> Launch:
 def test_planted_fault_is_found(
     name: str, code: str, array_name: str, build: Callable[[], Launch]
 ) -> None:
-    marked = last_workgroup if name.startswith("last_workgroup") else build
+    shared = {"last_workgroup": last_workgroup, "three_roles": three_roles}
+    marked = next((f for start, f in shared.items() if name.startswith(start)), build)
     lines, start = inspect.getsourcelines(marked)
     wanted = {start + at for at, line in enumerate(lines) if "# fault" in line}
     assert wanted
