@@ -9,7 +9,7 @@ from hetir.ir.core import Kernel, Operation, Region, Value
 from hetir.passes.expansions import EXPANSIONS, Writer
 from hetir.target import Target, key_of
 
-__all__ = ["EXPANSIONS", "legalize"]
+__all__ = ["EXPANSIONS", "legal_ops", "legalize"]
 
 
 def legalize(kernel: Kernel, target: Target) -> Kernel:
@@ -19,6 +19,13 @@ def legalize(kernel: Kernel, target: Target) -> Kernel:
     """
     legalizer = _Legalizer(target, kernel.options.width)
     return replace(kernel, body=legalizer.region(kernel.body))
+
+
+def legal_ops(op: Operation, target: Target) -> tuple[tuple[Operation, ...], Value]:
+    """One pure op as legal ops, and the value that its result became."""
+    legalizer, body = _Legalizer(target, 1), list[Operation]()
+    legalizer.visit(op, body)
+    return tuple(body), legalizer.env.get(op.result, op.result)
 
 
 class _Legalizer:

@@ -15,6 +15,7 @@ from hetir.ir.core import Kernel
 from hetir.passes.expand_arrays import expand_arrays
 from hetir.passes.layout import layout_of
 from hetir.passes.legalize import legalize
+from hetir.target import Target
 
 __all__ = ["UnknownCpuError", "compile_kernel", "disassemble", "emit_ir"]
 
@@ -25,8 +26,9 @@ def emit_ir(
     kernel: Kernel, *, target: str = "cpu", workgroup: Workgroup | None = None, disjoint: bool = False
 ) -> str:
     """The LLVM IR of a kernel without calls, before LLVM's own passes."""
-    lowered = legalize(expand_arrays(kernel), resolve(target)[0])
-    return _emitter(lowered, workgroup, disjoint).module()
+    description = resolve(target)[0]
+    lowered = legalize(expand_arrays(kernel), description)
+    return _emitter(lowered, description, workgroup, disjoint).module()
 
 
 def compile_kernel(
@@ -44,7 +46,7 @@ def compile_kernel(
     """
     description, machine = resolve(target)
     lowered = legalize(expand_arrays(kernel), description)
-    emitter = _emitter(lowered, workgroup, disjoint)
+    emitter = _emitter(lowered, description, workgroup, disjoint)
     text = emitter.module()
     output = compile_ir(text, machine, level=optimise)
     shaped = "\0".join((str(VERSION), text, description.fingerprint, str(optimise)))
@@ -65,10 +67,12 @@ def compile_kernel(
     )
 
 
-def _emitter(lowered: Kernel, workgroup: Workgroup | None, disjoint: bool) -> Emitter:
+def _emitter(
+    lowered: Kernel, target: Target, workgroup: Workgroup | None, disjoint: bool
+) -> Emitter:
     program = schedule(lowered)
     layout = layout_of(lowered)
-    return Emitter(lowered, program, layout, workgroup=workgroup, disjoint=disjoint)
+    return Emitter(lowered, program, layout, target, workgroup=workgroup, disjoint=disjoint)
 
 
 def disassemble(artifact: Artifact) -> str:

@@ -31,11 +31,11 @@ from hetir.backends.cpu.subgroups import Exchanger
 from hetir.backends.llvm import memory
 from hetir.backends.llvm.code import Code
 from hetir.backends.llvm.rules import RULES
-from hetir.backends.llvm.structure import Structured, Target, trip_count
+from hetir.backends.llvm.structure import Joint, Structured, trip_count
 from hetir.ir import ops
 from hetir.ir.core import Kernel, Operation, Value
 from hetir.ir.types import ArrayType, Scalar
-from hetir.target import key_of
+from hetir.target import Target, key_of
 
 _SIGNATURE = "ptr %args, ptr %launch, ptr noalias %scratch, i64 %first, i64 %last"
 
@@ -56,12 +56,14 @@ class Emitter(Structured):
         kernel: Kernel,
         schedule: Schedule,
         layout: Layout,
+        target: Target,
         *,
         workgroup: Workgroup | None,
         disjoint: bool,
     ) -> None:
         super().__init__(Code())
         self.kernel = kernel
+        self.target = target
         self.outer: dict[Value, str] = {}
         self.plan = plan(kernel, schedule)
         self.schedule = schedule
@@ -328,7 +330,7 @@ class Emitter(Structured):
             self.emit(op)
         for value in leaf.inputs:
             self.local[value] = self._load(value, linear)
-        move = Target(code.fresh("move"))
+        move = Joint(code.fresh("move"))
         self.enter(move)
         self.body(leaf.ops)
         self.exit()
@@ -343,7 +345,7 @@ class Emitter(Structured):
         self.local.clear()
         self._item = _Item(self._first, None)
 
-    def land(self, move: Target, fresh: Sequence[Value], moved: Sequence[Value]) -> None:
+    def land(self, move: Joint, fresh: Sequence[Value], moved: Sequence[Value]) -> None:
         """What a terminator carried goes to its places in the context."""
         self.phis(move, fresh)
         for source, value in zip(fresh, moved, strict=True):

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
 from hetir.backends.cpu.frame import Frame
 from hetir.backends.llvm.code import Code, literal, memory_type
-from hetir.backends.llvm.rules import FLOATS, INTS, RULES, Key, byte, truth
+from hetir.backends.llvm.rules import FLOATS, INTS, NARROW, RULES, Key, byte, truth
 from hetir.ir import ops
 from hetir.ir.core import Operation, Value
 from hetir.ir.types import BOOL, SCALARS, U8, Scalar
 from hetir.passes.identity import identity_bits
+from hetir.passes.legalize import legal_ops
+from hetir.target import Target, key_of
 
 _BITWISE = ("and", "or", "xor")
 
@@ -22,6 +24,7 @@ class Host(Protocol):
 
     code: Code
     frame: Frame
+    target: Target
 
     def read_item(self, value: Value, index: str) -> str:
         """A value of one item."""
@@ -37,8 +40,8 @@ class Host(Protocol):
 
 
 def covered() -> frozenset[Key]:
-    """The subgroup ops that are done here; f16 and bf16 trees go through shuffles."""
-    words = (*INTS, *FLOATS)
+    """The subgroup ops that are done here."""
+    words = (*INTS, *FLOATS, *NARROW)
     keys: set[Key] = {("ballot",), ("vote",)}
     keys |= {("shuffle", name) for name in SCALARS}
     for name in ("subgroup_reduce", "subgroup_scan"):
@@ -159,16 +162,18 @@ class Exchanger:
         return self.code.add(f"shufflevector {vector} {a}, {vector} {b}, {mask_type} <{mask}>")
 
     def _combine(self, name: str, kind: Scalar, a: str, b: str) -> str:
+        """Two vectors combined by the op, as the target's rules do it lane by lane."""
         kind = U8 if kind == BOOL else kind
-        op = Operation(ops.TABLE[name], (Value(kind), Value(kind)), (Value(kind),))
-        return self._wide(lambda: RULES[name, kind.name](self.code, op, (a, b)))
-
-    def _wide(self, emit: Callable[[], str]) -> str:
+        left, right = Value(kind), Value(kind)
+        whole = Operation(ops.TABLE[name], (left, right), (Value(kind),))
+        names = {left: a, right: b}
+        body, result = legal_ops(whole, self.host.target)
         self.code.lanes = self.columns
-        try:
-            return emit()
-        finally:
-            self.code.lanes = 0
+        for op in body:
+            args = [names[v] for v in op.operands]
+            names[op.result] = RULES[key_of(op)](self.code, op, args)
+        self.code.lanes = 0
+        return names[result]
 
     def _answer(self) -> None:
         """A vote or a ballot: one answer for all lanes."""
@@ -176,7 +181,9 @@ class Exchanger:
         every = op.attrs.get("mode") == "all"
         buffer = self._stage(BOOL, int(every))
         raw = code.add(f"load <{count} x i8>, ptr {buffer}, align 64")
-        flags = self._wide(lambda: truth(code, raw))
+        code.lanes = count
+        flags = truth(code, raw)
+        code.lanes = 0
         bits = code.add(f"bitcast <{count} x i1> {flags} to i{count}")
         if op.spec is ops.BALLOT:
             name = code.add(f"zext i{count} {bits} to i64") if count < 64 else bits

@@ -12,7 +12,7 @@ Edges = list[tuple[str, tuple[str, ...]]]
 
 
 @dataclass(slots=True)
-class Target:
+class Joint:
     """Where jumps go, and the block and operands of each."""
 
     label: str
@@ -30,8 +30,8 @@ class _Head:
 
 @dataclass(slots=True)
 class _Loop:
-    again: Target
-    leave: Target
+    again: Joint
+    leave: Joint
 
 
 class Structured:
@@ -42,7 +42,7 @@ class Structured:
         self.local: dict[Value, str] = {}
         self.watched: set[Value] = set()
         self._loops: list[_Loop] = []
-        self._joins: list[Target] = []
+        self._joins: list[Joint] = []
 
     def operand(self, value: Value) -> str:
         """The LLVM name of a value."""
@@ -59,7 +59,7 @@ class Structured:
     def watch(self, op: Operation) -> None:
         """Called after an op of which a result is in `watched`."""
 
-    def enter(self, target: Target) -> None:
+    def enter(self, target: Joint) -> None:
         """Until `exit`, terminators outside all loops and ifs go to `target`."""
         self._joins.append(target)
         self._loops.append(_Loop(target, target))
@@ -92,11 +92,11 @@ class Structured:
             case _:
                 self._jump(self._loops[-1].leave, op)
 
-    def _jump(self, target: Target, op: Operation) -> None:
+    def _jump(self, target: Joint, op: Operation) -> None:
         target.edges.append((self.code.block, tuple(map(self.operand, op.operands))))
         self.code.jump(target.label)
 
-    def phis(self, target: Target, values: Sequence[Value]) -> None:
+    def phis(self, target: Joint, values: Sequence[Value]) -> None:
         """Begin the block of a target: one phi a value."""
         self.code.start(target.label)
         if not target.edges:
@@ -111,7 +111,7 @@ class Structured:
     def emit_if(self, op: Operation) -> None:
         """A branch, two regions and the join."""
         code = self.code
-        join = Target(code.fresh("join"))
+        join = Joint(code.fresh("join"))
         then, other = code.fresh("then"), code.fresh("else")
         code.branch(self.operand(op.operands[0]), then, other)
         self._joins.append(join)
@@ -121,7 +121,7 @@ class Structured:
         self._joins.pop()
         self.phis(join, op.results)
 
-    def _loop_body(self, region: Region, again: Target, leave: Target) -> None:
+    def _loop_body(self, region: Region, again: Joint, leave: Joint) -> None:
         self._loops.append(_Loop(again, leave))
         self._joins.append(again)
         self.body(region.body)
@@ -136,7 +136,7 @@ class Structured:
             self.local[value] = "%" + self.code.fresh("c")
         return _Head(entry, label, self.code.reserve())
 
-    def _latch(self, again: Target, carried: Sequence[Value]) -> tuple[str, ...]:
+    def _latch(self, again: Joint, carried: Sequence[Value]) -> tuple[str, ...]:
         """Begin the latch: what the body's exits carry to the next iteration."""
         fresh = tuple(Value(v.type) for v in carried)
         self.phis(again, fresh)
@@ -159,7 +159,7 @@ class Structured:
         (region,) = op.regions
         init = tuple(map(self.operand, op.operands))
         head = self._header(region.args)
-        again, leave = Target(self.code.fresh("latch")), Target(self.code.fresh("done"))
+        again, leave = Joint(self.code.fresh("latch")), Joint(self.code.fresh("done"))
         self._loop_body(region, again, leave)
         self._close(head, region.args, init, self._latch(again, region.args))
         self.phis(leave, op.results)
@@ -174,7 +174,7 @@ class Structured:
         counter = Value(index.type)
         values, first = (counter, index, *carried), ("0", start, *init)
         head = self._header(values)
-        again, leave = Target(code.fresh("latch")), Target(code.fresh("done"))
+        again, leave = Joint(code.fresh("latch")), Joint(code.fresh("done"))
         body = code.fresh("body")
         more = code.add(f"icmp ult i64 {self.local[counter]}, {count}")
         leave.edges.append((code.block, tuple(self.local[v] for v in carried)))
