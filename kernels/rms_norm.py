@@ -1,0 +1,44 @@
+"""RMS norm over rows: one workgroup a row."""
+
+import numpy as np
+
+import hetir
+import hetir.lang as hl
+from hetir.library import Case, Step
+
+EPSILON = 1e-6
+
+
+@hetir.kernel(grid=lambda x, weight, y: x.shape[0], workgroup=64)
+def rms_norm(x: hl.Array[hl.f32, 2], weight: hl.Array[hl.f32, 1], y: hl.Array[hl.f32, 2]):
+    row = hl.group_id(0)
+    lane = hl.local_id(0)
+    step = hl.group_size(0)
+    width = x.shape[1]
+    square = hl.f32(0)
+    for j in range(lane, width, step):
+        square += x[row, j] * x[row, j]
+    mean = hl.workgroup_reduce(square, "add") / hl.f32(width)
+    scale = 1.0 / hl.sqrt(mean + EPSILON)
+    for j in range(lane, width, step):
+        y[row, j] = x[row, j] * scale * weight[j]
+
+
+def case(rng, size=(4096, 1024), data=None):
+    """A matrix of `size`, values in [-2, 3); `data` replaces it."""
+    x = (rng.random(size, np.float32) * 5 - 2) if data is None else data.astype(np.float32)
+    weight = rng.random(x.shape[1], np.float32) + np.float32(0.5)
+    y = np.empty_like(x)
+
+    def expected():
+        wide = x.astype(np.float64)
+        return {"y": wide / np.sqrt((wide**2).mean(1, keepdims=True) + EPSILON) * weight}
+
+    return Case(
+        steps=(Step(rms_norm, (x, weight, y), (x.shape[0],), (64,)),),
+        results={"y": y},
+        expected=expected,
+        tolerance=1e-5,
+        bytes=8 * x.size,
+        flops=4 * x.size,
+    )

@@ -1,0 +1,48 @@
+"""Sparse matrix times vector, CSR, one work-item a row."""
+
+import numpy as np
+
+import hetir
+import hetir.lang as hl
+from hetir.library import Case, Step
+
+
+@hetir.kernel
+def spmv(
+    start: hl.Array[hl.i32, 1],
+    column: hl.Array[hl.i32, 1],
+    value: hl.Array[hl.f32, 1],
+    x: hl.Array[hl.f32, 1],
+    y: hl.Array[hl.f32, 1],
+):
+    row = hl.global_id(0)
+    if row < y.shape[0]:
+        total = hl.f32(0)
+        for k in range(start[row], start[row + 1]):
+            total += value[k] * x[column[k]]
+        y[row] = total
+
+
+def case(rng, size=100_000, data=None):
+    """`size` rows of 8 to 24 elements; takes no data."""
+    counts = rng.integers(8, 25, size)
+    start = np.zeros(size + 1, np.int32)
+    np.cumsum(counts, out=start[1:])
+    column = rng.integers(0, size, start[-1]).astype(np.int32)
+    value = rng.random(start[-1], np.float32) * 2 - 1
+    x = rng.random(size, np.float32) * 2 - 1
+    y = np.empty(size, np.float32)
+
+    def expected():
+        products = value.astype(np.float64) * x[column]
+        return {"y": np.add.reduceat(products, start[:-1])}
+
+    return Case(
+        steps=(Step(spmv, (start, column, value, x, y), (hetir.cdiv(size, 64),), (64,)),),
+        results={"y": y},
+        expected=expected,
+        tolerance=1e-6,
+        bytes=8 * int(start[-1]),
+        flops=2 * int(start[-1]),
+        data_note="no input",
+    )

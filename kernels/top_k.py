@@ -1,0 +1,63 @@
+"""The K largest values of each row, largest first; one workgroup a row, equal values once each."""
+
+import numpy as np
+
+import hetir
+import hetir.lang as hl
+from hetir.library import Case, Step
+
+K = 8
+GROUP = 64
+
+
+@hetir.func
+def insert(best, value):
+    """Put a value into a falling list of K, dropping the smallest."""
+    for k in hl.static_range(K):
+        larger = hl.max(best[k], value)
+        value = hl.min(best[k], value)
+        best[k] = larger
+
+
+@hetir.kernel(grid=lambda x, y: x.shape[0], workgroup=GROUP)
+def top_k(x: hl.Array[hl.f32, 2], y: hl.Array[hl.f32, 2]):
+    row, lane = hl.group_id(0), hl.local_id(0)
+    best = hl.private(K, hl.f32)
+    for k in hl.static_range(K):
+        best[k] = float("-inf")
+    for j in range(lane, x.shape[1], GROUP):
+        insert(best, x[row, j])
+    lists = hl.shared((GROUP, K), hl.f32)
+    for k in hl.static_range(K):
+        lists[lane, k] = best[k]
+    hl.barrier()
+    half = GROUP // 2
+    while half > 0:
+        if lane < half:
+            for k in hl.static_range(K):
+                insert(best, lists[lane + half, k])
+            for k in hl.static_range(K):
+                lists[lane, k] = best[k]
+        hl.barrier()
+        half //= 2
+    if lane < K:
+        y[row, lane] = lists[0, lane]
+
+
+def case(rng, size=(4096, 1024), data=None):
+    """A matrix of `size`; `data` replaces it. Rows shorter than K end in -inf."""
+    x = rng.random(size, np.float32) if data is None else data.astype(np.float32)
+    y = np.empty((x.shape[0], K), np.float32)
+
+    def expected():
+        filled = np.full((x.shape[0], max(K, x.shape[1])), -np.inf, np.float32)
+        filled[:, : x.shape[1]] = x
+        return {"y": -np.sort(-filled, axis=1)[:, :K]}
+
+    return Case(
+        steps=(Step(top_k, (x, y), (x.shape[0],), (GROUP,)),),
+        results={"y": y},
+        expected=expected,
+        bytes=4 * x.size,
+        flops=0,
+    )
