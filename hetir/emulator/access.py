@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from hetir.emulator import atomics
-from hetir.emulator.faults import AssertionFailedError, OutOfBoundsError
 from hetir.emulator.clocks import SCOPES
+from hetir.emulator.faults import AssertionFailedError, OutOfBoundsError
 from hetir.emulator.frame import Frame
 from hetir.emulator.memory import Buffer, reference
 from hetir.emulator.run_state import Run
@@ -51,7 +51,9 @@ def places(run: Run, op: Operation, frame: Frame) -> tuple[list[Place], int]:
     indices = [frame.scalar(v) for v in op.operands[1 : 1 + len(view.axes)]]
     offset = view.offset
     for axis, index in zip(view.axes, indices, strict=True):
-        offset = offset + (index if axis.stride.ndim == 0 and axis.stride == 1 else index * axis.stride)
+        offset = offset + (
+            index if axis.stride.ndim == 0 and axis.stride == 1 else index * axis.stride
+        )
     offset = np.asarray(offset)
     reserve = element_of(op).itemsize - 1 if isinstance(op.operands[0].type, RefType) else 0
     bad = _outside(view, indices, reserve)

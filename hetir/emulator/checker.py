@@ -113,7 +113,13 @@ class Checker:
     # ---- memory ----------------------------------------------------------------------------
 
     def access(
-        self, op: Operation, frame: Frame, place: Place, dtype: np.dtype[Any], kind: str, scope: int = 0
+        self,
+        op: Operation,
+        frame: Frame,
+        place: Place,
+        dtype: np.dtype[Any],
+        kind: str,
+        scope: int = 0,
     ) -> None:
         """A plain or atomic access by the lanes of `place`."""
         buffer = place.buffer
@@ -227,7 +233,9 @@ class Checker:
             hint=_advice(item, there, place.buffer),
         )  # fmt: skip
 
-    def _where(self, op: Operation, frame: Frame, lane: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def _where(
+        self, op: Operation, frame: Frame, lane: int
+    ) -> tuple[tuple[int, ...], tuple[int, ...]]:
         view = frame.get(op.operands[0])
         assert isinstance(view, View)
         indices = [frame.scalar(v) for v in op.operands[1 : 1 + len(view.axes)]]

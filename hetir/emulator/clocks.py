@@ -113,9 +113,7 @@ class Clocks:
         same_group = item // batch.items == self.items[lanes] // batch.items
         mine = batch.local[lanes] // batch.width
         same_subgroup = same_group & (item % batch.items // batch.width == mine)
-        return np.where(
-            scope >= DEVICE, True, np.where(scope == WORKGROUP, same_group, same_subgroup)
-        )
+        return (scope >= DEVICE) | (same_group & (scope == WORKGROUP)) | same_subgroup
 
     # ---- synchronisation -----------------------------------------------------------------
 
@@ -183,7 +181,14 @@ class Clocks:
                 self.offers[lane] = scope, self.release(lane)
 
     def atomic(
-        self, lane: int, place: Released | None, scope: int, order: str, *, reads: bool, writes: bool
+        self,
+        lane: int,
+        place: Released | None,
+        scope: int,
+        order: str,
+        *,
+        reads: bool,
+        writes: bool,
     ) -> Released | None:
         """One lane's atomic access; what the location offers afterwards.
 

@@ -21,7 +21,7 @@ class WorkItem:
 
     @property
     def global_id(self) -> Triple:
-        """group * group size + local id."""
+        """Group * group size + local id."""
         x, y, z = (g * s + i for g, s, i in zip(self.group, self.size, self.local, strict=True))
         return (x, y, z)
 
@@ -29,14 +29,14 @@ class WorkItem:
         return f"work-item {self.global_id} (local id {self.local} of workgroup {self.group})"
 
 
-class Fault(LaunchError):
+class Fault(LaunchError):  # noqa: N818 (a public name)
     """A work-item did what has no meaning; the access was skipped and the run went on.
 
     `count` is how often the same op had the same kind of fault; the work-item, array,
     index and shape are those of the first. `other` is the second access of a race.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (the facts of one report)
         self,
         message: str,
         *,

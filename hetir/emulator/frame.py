@@ -49,7 +49,8 @@ class Batch:
     def local_ids(self) -> tuple[Lanes, ...]:
         """Each lane's local id, by axis."""
         return tuple(
-            np.array(0) if n == 1 else axis for n, axis in zip(self.size, _axes(self.local, self.size))
+            np.array(0) if n == 1 else axis
+            for n, axis in zip(self.size, _axes(self.local, self.size), strict=True)
         )
 
     @cached_property
@@ -60,7 +61,7 @@ class Batch:
             return tuple(np.array(a[0]) for a in axes)
         return tuple(
             np.array(0) if n == 1 else np.repeat(axis, self.items)
-            for n, axis in zip(self.grid, axes)
+            for n, axis in zip(self.grid, axes, strict=True)
         )
 
     @cached_property
@@ -72,7 +73,9 @@ class Batch:
     def describe(self, lane: int) -> WorkItem:
         """The work-item of a lane, for people."""
         group, local = int(self.groups[lane // self.items]), lane % self.items
-        return WorkItem(group=_coords(group, self.grid), local=_coords(local, self.size), size=self.size)
+        return WorkItem(
+            group=_coords(group, self.grid), local=_coords(local, self.size), size=self.size
+        )
 
 
 def _axes(linear: Lanes, extents: Sequence[int]) -> tuple[Lanes, ...]:

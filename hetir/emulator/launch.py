@@ -82,7 +82,8 @@ def _bind(kernel: Kernel, arguments: Sequence[Any]) -> tuple[list[Buffer], dict[
         value, kind = param.value, param.value.type
         name = value.name or f"argument {number}"
         if isinstance(kind, ArrayType):
-            assert given.ndim == kind.ndim and given.dtype.itemsize == kind.element.bytes, name
+            assert given.ndim == kind.ndim, f"`{name}` has {given.ndim} axes, not {kind.ndim}"
+            assert given.itemsize == kind.element.bytes, f"`{name}` holds {given.dtype}"
             buffer = argument_buffer(name, kind.space, given)
             held: Held = root_view(number, buffer, np.array(buffer.origin))
         else:

@@ -127,8 +127,8 @@ def _if(run: Run, op: Operation, frame: Frame) -> list[Flow]:
     flows: list[Flow] = []
     sides = [(then, chosen), (other, np.flatnonzero(~condition))]
     for region, select in sides if run.then_first else sides[::-1]:
-        for flow in _region(run, region, frame.child(select)):
-            flows.append(Flow(flow.kind, compose(select, flow.select), flow.values))
+        inner = _region(run, region, frame.child(select))
+        flows += [Flow(f.kind, compose(select, f.select), f.values) for f in inner]
     return flows
 
 
@@ -271,7 +271,8 @@ def _dim(_: Run, op: Operation, frame: Frame) -> None:
 def _view(_: Run, op: Operation, frame: Frame) -> None:
     source, *rest = (frame.get(v) for v in op.operands)
     steps = op.attrs["steps"]
-    assert isinstance(source, View) and isinstance(steps, tuple)
+    assert isinstance(source, View)
+    assert isinstance(steps, tuple)
     _put(op, frame, view_of(source, steps, rest))  # pyright: ignore[reportArgumentType]
 
 

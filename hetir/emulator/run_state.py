@@ -32,9 +32,7 @@ class Run:
     then_first: bool = True
     changes: int = 0
     allocs: dict[Operation, int] = field(default_factory=dict[Operation, int])
-    lines: list[tuple[int, int, int, str]] = field(
-        default_factory=list[tuple[int, int, int, str]]
-    )
+    lines: list[tuple[int, int, int, str]] = field(default_factory=list[tuple[int, int, int, str]])
 
     def start(self, batch: Batch) -> None:
         """Forget the previous batch's allocations."""
@@ -75,9 +73,7 @@ class Run:
         """Report a fault of the lanes (of the frame) that `bad` numbers."""
         if self.faults.new(kind, op, len(bad)):
             item = frame.batch.describe(int(frame.lanes[bad[0]]))
-            self.faults.describe(
-                kind, op, message, count=len(bad), item=item, loc=op.loc, **facts
-            )
+            self.faults.describe(kind, op, message, count=len(bad), item=item, loc=op.loc, **facts)
 
     def barrier(self, op: Operation, frame: Frame) -> None:
         """Every lane waits; a fault when part of a workgroup (or subgroup) is not there."""

@@ -79,10 +79,11 @@ def rows_of(frame: Frame) -> Rows:
 
 def reduce_rows(kind: str, matrix: Lanes) -> Lanes:
     """Distances from half the columns down to 1: lane i combines i and i xor distance."""
-    lane = np.arange(matrix.shape[1])
-    distance = matrix.shape[1] // 2
+    columns = int(matrix.shape[1])
+    distance = columns // 2
     while distance:
-        matrix = COMBINE[kind]({}, matrix.dtype, matrix, matrix[:, lane ^ distance])
+        other = matrix[:, np.bitwise_xor(np.arange(columns), distance)]
+        matrix = COMBINE[kind]({}, matrix.dtype, matrix, other)
         distance //= 2
     return matrix
 
@@ -173,7 +174,7 @@ def _vote(run: Run, op: Operation, frame: Frame) -> None:
     every, rows = op.attrs["mode"] == "all", rows_of(frame)
     matrix = rows.matrix(value, where, np.bool_(every))
     answer = matrix.all(axis=1) if every else matrix.any(axis=1)
-    frame.values[op.results[0]] = answer[rows.at // rows.columns]
+    frame.values[op.results[0]] = np.asarray(answer)[rows.at // rows.columns]
 
 
 def _ballot(run: Run, op: Operation, frame: Frame) -> None:

@@ -175,7 +175,10 @@ class Maker:
 def _here() -> Loc:
     """The line of the test that called."""
     frame = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename in (__file__, contextmanager.__code__.co_filename):
+    while frame is not None and frame.f_code.co_filename in (
+        __file__,
+        contextmanager.__code__.co_filename,
+    ):
         frame = frame.f_back
     assert frame is not None
     file, line = frame.f_code.co_filename, frame.f_lineno

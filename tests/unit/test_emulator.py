@@ -27,7 +27,6 @@ from hetir.ir.types import (
     SCALARS,
     U32,
     U64,
-    ArrayType,
     Scalar,
     array,
 )
@@ -149,7 +148,9 @@ def test_for_is_pythons_range_in_every_lane() -> None:
     m.store(m.n, lane, m.load(space, 0))
     bounds = np.array(RANGES, np.int64)
     y, n = np.zeros((len(RANGES), 20), np.int64), np.zeros(len(RANGES), np.int64)
-    assert not run(m.kernel(), [bounds, y, n, np.int64(0)], (1,), (len(RANGES),), checks=True).faults
+    assert not run(
+        m.kernel(), [bounds, y, n, np.int64(0)], (1,), (len(RANGES),), checks=True
+    ).faults
     for at, (start, stop, step) in enumerate(RANGES):
         want = list(range(start, stop, step)) if step else []
         assert y[at, : n[at]].tolist() == want
@@ -252,7 +253,7 @@ def test_views_are_numpys_basic_slices() -> None:
         y = np.full(32, -1, np.int64)
         report = run(m.kernel(), [x, y, *map(np.int64, (row, start, count))], (1,), (32,))
         assert not report.faults
-        want = x[row][start :: step][:count]
+        want = x[row][start::step][:count]
         assert y[: len(want)].tolist() == want.tolist()
         assert y[len(want)] == -1
         assert y[31] == want.strides[0]
@@ -452,12 +453,16 @@ def ladder(row: list[object], combine: Callable[[object, object], object]) -> li
     """As the op table says: distances 1, 2, 4, ...; lane i combines i - distance and i."""
     distance = 1
     while distance < len(row):
-        row = [combine(row[i - distance], row[i]) if i >= distance else row[i] for i in range(len(row))]
+        row = [
+            combine(row[i - distance], row[i]) if i >= distance else row[i] for i in range(len(row))
+        ]
         distance *= 2
     return row
 
 
-def subgroup_run(width: int, items: int, kind: Scalar, build: Callable[..., Value]) -> list[np.ndarray]:
+def subgroup_run(
+    width: int, items: int, kind: Scalar, build: Callable[..., Value]
+) -> list[np.ndarray]:
     """Values, participation and results of one op, over three groups of `items`."""
     rng = np.random.default_rng(width * 1000 + items)
     x = (rng.integers(-90, 90, 3 * items) / 7).astype(kind.numpy)
@@ -645,5 +650,3 @@ def test_runs_leave_nothing_behind() -> None:
         y = np.zeros(8, np.int64)
         assert not run(kernel, [y], (3,), (4,), checks=True).faults
         assert y[0] == 12
-
-

@@ -569,10 +569,9 @@ def wait_for_an_earlier_ticket() -> Launch:
     with m.if_(m.op("eq", m.local(), 0)):
         mine = m.cast(m.rmw("add", m.ticket, 0, 1), I64)
         m.store(turn, 0, mine)
-        with m.if_(m.op("gt", mine, 0)):
-            with m.loop():
-                seen = m.op("atomic.load", m.flag, 0, order="acquire", scope="device")
-                m.break_if(m.op("ge", m.cast(seen, I64), mine))
+        with m.if_(m.op("gt", mine, 0)), m.loop():
+            seen = m.op("atomic.load", m.flag, 0, order="acquire", scope="device")
+            m.break_if(m.op("ge", m.cast(seen, I64), mine))
         v = m.load(m.data, 0)
         m.store(m.data, 0, m.op("add", v, m.const(F32, 1.0)))
         m.rmw("add", m.flag, 0, 1, order="release")

