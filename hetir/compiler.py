@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from operator import index
 from typing import Any, Protocol
 
 import numpy as np
@@ -85,10 +86,27 @@ def _arguments(kernel: Source, signature: str | None) -> tuple[Argument, ...]:
     return kernel.annotated() if signature is None else parse_signature(signature)
 
 
-def dims(sizes: int | tuple[int, ...]) -> Dims:
+class ShapeError(CompileError):
+    """A grid or workgroup is not one to three integers.
+
+    Cause: a float, a string, or too many extents. Fix: `(16, 16)`, or an int for one extent.
+    """
+
+    code = "HET361"
+
+
+def dims(sizes: int | Sequence[int]) -> Dims:
     """One to three sizes as three."""
-    given = (sizes,) if isinstance(sizes, int) else tuple(sizes)
-    x, y, z = (*given, 1, 1)[: max(3, len(given))]
+    try:
+        given = tuple(map(index, sizes if isinstance(sizes, tuple | list) else (sizes,)))
+    except TypeError:
+        given = ()
+    if not 1 <= len(given) <= 3:
+        raise ShapeError(
+            f"a grid or workgroup is one to three integers, got `{sizes}`",
+            hint="write an int, or a tuple such as (16, 16); `hetir.cdiv(n, 256)` rounds up",
+        )
+    x, y, z = (*given, 1, 1)[:3]
     return x, y, z
 
 

@@ -240,7 +240,7 @@ class Kernel:
         values = tuple(map(runtime.as_operand, values))
         artifact, program = self._program(values, device)
         return program.launch(
-            values,
+            (*self._bound, *values),
             grid=compiler.dims(grid),
             workgroup=compiler.dims(workgroup),
             queue=queue,
@@ -253,7 +253,7 @@ class Kernel:
             arguments = self.bind(arguments, named)
         values = tuple(map(runtime.as_operand, arguments))
         artifact, program = self._program(values, "cpu")
-        program.run(values, grid, workgroup, records=_records(artifact))
+        program.run((*self._bound, *values), grid, workgroup, records=_records(artifact))
 
     def bind(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
         """Positional and named arguments in the order of the parameters."""
@@ -317,14 +317,14 @@ class Kernel:
         evaluated = on.target == "hetir"
         lower = compiler.for_evaluator if evaluated else functools.partial(compiler.lower, target=on.target)
         artifact = lower(found.kernel)
-        return artifact, on.load(artifact, names=self.parameters)
+        return artifact, on.load(artifact, names=(*("self" for _ in self._bound), *self.parameters))
 
 
 def _records(artifact: Artifact) -> runtime.Records | None:
     """The hidden buffer, for kernels that print or check."""
     if not artifact.sites:
         return None
-    return runtime.Records(records.CAPACITY_BYTES, records.finish(artifact, print))
+    return runtime.Records(size=records.CAPACITY_BYTES, finish=records.finish(artifact, print))
 
 
 def _argument(parameter: Parameter, value: Any) -> Argument:

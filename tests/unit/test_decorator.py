@@ -1,0 +1,283 @@
+"""`@hetir.kernel`: arguments, specialisation, options, methods, and what is refused."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+import hetir
+import hetir.lang as hl
+from hetir.diagnostics import HetirError
+
+DEVICES = ("cpu", "emulator")
+
+
+@hetir.kernel
+def scale(x, factor, y):
+    i = hl.global_id(0)
+    if i < x.shape[0]:
+        y[i] = x[i] * factor
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_a_python_number_loses_nothing_beside_an_array(dtype, device):
+    x = np.arange(5).astype(dtype)
+    y = np.empty_like(x)
+    scale.launch((x, 0.1, y), grid=1, workgroup=8, device=device).wait()
+    assert (y == x * dtype(0.1)).all()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_one_number_used_as_two_types(device):
+    @hetir.kernel
+    def both(a, narrow, wide):
+        narrow[0] = narrow[0] * a
+        wide[0] = wide[0] * a
+
+    narrow, wide = np.ones(1, np.float32), np.ones(1, np.float64)
+    both.launch((0.1, narrow, wide), grid=1, workgroup=1, device=device).wait()
+    assert narrow[0] == np.float32(0.1)
+    assert wide[0] == 0.1
+
+
+class Body(NamedTuple):
+    position: object
+    mass: float
+
+
+class Pair(NamedTuple):
+    first: Body
+    second: Body
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_nested_named_tuples(device):
+    @hetir.kernel
+    def force(pair, out):
+        i = hl.local_id(0)
+        distance = pair.second.position[i] - pair.first.position[i]
+        out[i] = distance * (pair.first.mass * pair.second.mass)
+
+    a, b, out = np.arange(3.0), np.arange(3.0) * 5, np.zeros(3)
+    pair = Pair(Body(a, 2.0), Body(b, 3.0))
+    force.launch((pair, out), grid=1, workgroup=3, device=device).wait()
+    assert (out == (b - a) * 6).all()
+
+
+class Scaler:
+    def __init__(self, factor):
+        self.factor = factor
+
+    @hetir.kernel
+    def apply(self, x):
+        i = hl.global_id(0)
+        if i < x.size:
+            x[i] *= self.factor
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_methods_take_their_object_as_a_constant(device):
+    x = np.ones(4, np.float32)
+    three, five = Scaler(3), Scaler(5)
+    for scaler in (three, five, three):
+        scaler.apply.launch((x,), grid=1, workgroup=4, device=device).wait()
+    assert (x == 45).all()
+    three.factor = 2
+    three.apply[1, 4](x)
+    assert (x == 90).all()
+
+
+def test_static_parameters_make_specialisations():
+    @hetir.kernel
+    def fill(x, n: hl.static):
+        for j in hl.static_range(n):
+            x[j] = j + 1
+
+    x = np.zeros(4, np.int32)
+    fill[1, 1](x, 2)
+    assert x.tolist() == [1, 2, 0, 0]
+    fill[1, 1](x, 4)
+    assert x.tolist() == [1, 2, 3, 4]
+    assert len(fill.specialisations) == 2
+
+
+@pytest.mark.parametrize(("one", "other"), [(1, True), (1, 1.0), (0.0, -0.0), (True, 1.0)])
+def test_equal_hash_statics_are_kept_apart(one, other):
+    @hetir.kernel
+    def put(x, value: hl.static):
+        x[0] = 1 / (value + hl.f32(0)) if isinstance(value, float) else hl.cast(value, hl.f32) / 2
+
+    got = []
+    for value in (one, other):
+        x = np.zeros(1, np.float32)
+        with np.errstate(all="ignore"):
+            put[1, 1](x, value)
+        got.append(x[0])
+    assert len(put.specialisations) == 2
+
+
+SCALE = 2.0
+
+
+def doubled(x):
+    return x * SCALE
+
+
+def test_a_changed_global_or_helper_recompiles(monkeypatch):
+    @hetir.kernel
+    def use(x):
+        x[0] = doubled(x[0])
+
+    x = np.ones(1)
+    use[1, 1](x)
+    assert x[0] == 2
+    monkeypatch.setattr(f"{__name__}.SCALE", 5.0)
+    use[1, 1](x)
+    assert x[0] == 10
+    monkeypatch.setattr(f"{__name__}.doubled", lambda_free)
+    use[1, 1](x)
+    assert x[0] == 11
+
+
+def lambda_free(x):
+    return x + 1
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_print_shows_lines_in_order_of_work_items(capfd, device):
+    @hetir.kernel
+    def tell(x):
+        i = hl.global_id(0)
+        hl.print("item {} has {}", i, x[i])
+
+    tell.launch((np.array([0.5, -1.0, 3.0], np.float32),), grid=3, workgroup=1, device=device).wait()
+    assert capfd.readouterr().out == "item 0 has 0.5\nitem 1 has -1.0\nitem 2 has 3.0\n"
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_debug_names_line_index_and_work_item(device):
+    @hetir.kernel(debug=True)
+    def past(x):
+        x[hl.global_id(0) + 1] = 0
+
+    x = np.ones(4)
+    with pytest.raises(HetirError) as caught:
+        past.launch((x,), grid=1, workgroup=4, device=device).wait()
+    text = str(caught.value)
+    assert "x[hl.global_id(0) + 1] = 0" in text
+    assert "out of bounds" in text
+    assert "(4)" in text or "(4,)" in text or "index 4" in text
+    assert x.tolist() == [1, 0, 0, 0]
+    scale[1, 4](x, 2.0, x)  # the device stays usable
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_failed_assertion_names_its_line(device):
+    @hetir.kernel(debug=True)
+    def positive(x):
+        i = hl.global_id(0)
+        hl.assert_(x[i] > 0, "x must be positive")
+
+    good, bad = np.ones(4), np.array([1, 2, -3, 4.0])
+    positive.launch((good,), grid=1, workgroup=4, device=device).wait()
+    with pytest.raises(HetirError, match="x must be positive"):
+        positive.launch((bad,), grid=1, workgroup=4, device=device).wait()
+
+
+REFUSED = {
+    "no launch shape": (lambda x: scale(x, 1.0, x), "has no grid"),
+    "one extent": (lambda x: scale[1](x, 1.0, x), "takes grid and workgroup"),
+    "missing argument": (lambda x: scale[1, 1](x, 1.0), "missing a required argument"),
+    "unknown name": (lambda x: scale[1, 1](x, 1.0, y=x, z=x), "unexpected keyword argument"),
+    "text": (lambda x: scale[1, 1]("x", 1.0, x), "cannot be a `str`"),
+    "none": (lambda x: scale[1, 1](None, 1.0, x), "cannot be a `NoneType`"),
+    "complex": (lambda x: scale[1, 1](x.astype(complex), 1.0, x), "complex128"),
+    "objects": (lambda x: scale[1, 1](x.astype(object), 1.0, x), "object"),
+    "large workgroup": (lambda x: scale[1, 1 << 20](x, 1.0, x), "work-items"),
+    "negative grid": (lambda x: scale[-1, 1](x, 1.0, x), "at least 0"),
+    "fractional grid": (lambda x: scale[1.5, 1](x, 1.0, x), "one to three integers"),
+    "four extents": (lambda x: scale[(1, 1, 1, 1), 1](x, 1.0, x), "one to three integers"),
+    "device": (lambda x: scale.launch((x, 1.0, x), grid=1, workgroup=1, device="gpu"), "gpu"),
+    "read-only": (
+        lambda x: scale[1, 1](x, 1.0, np.broadcast_to(np.float64(1), 4)),
+        "",
+    ),
+    "subgroup size": (lambda x: hetir.kernel(subgroup_size=33)(doubled), "power of two"),
+    "math": (lambda x: hetir.kernel(math="fast")(doubled), "`math` must be"),
+    "signature": (lambda x: scale.hir("f32[:, f32"), ""),
+    "unannotated": (lambda x: scale.hir(), "has no type for"),
+    "target": (lambda x: hetir.compile(scale, "f32[:], f32, f32[:]", target="z80"), "z80"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refusals_are_house_errors(name):
+    act, text = REFUSED[name]
+    with pytest.raises(HetirError) as caught:
+        act(np.ones(4))
+    assert text in str(caught.value)
+    assert str(caught.value).startswith("error[HET")
+
+
+def test_read_only_arrays_are_fine_where_they_are_read():
+    x = np.broadcast_to(np.float64(3), 4)
+    y = np.zeros(4)
+    scale[1, 4](x, 2.0, y)
+    assert (y == 6).all()
+
+
+def test_unused_and_default_arguments():
+    @hetir.kernel
+    def odd(unused, x, unused_array, value=7):
+        x[0] = value
+
+    x = np.zeros(1)
+    odd[1, 1](3, x, np.zeros((2, 2), np.int8))
+    assert x[0] == 7
+    odd[1, 1](3, x, np.zeros((2, 2), np.int8), 9)
+    assert x[0] == 9
+
+
+def test_compile_gives_an_artifact():
+    art = hetir.compile(scale, "f32[::1], f32, f32[::1]", target="cpu:x86-64-v3", workgroup=64)
+    assert art.binary[:4] == b"\x7fELF"
+    assert art.entry == "scale"
+    assert art.workgroup == (64, 1, 1)
+    assert art.reproducible
+    assert [(s.source, s.dtype, s.ndim, s.writes) for s in art.layout.slots] == [
+        ((0,), "f32", 1, False),
+        ((1,), "f32", None, False),
+        ((2,), "f32", 1, True),
+    ]
+
+
+def test_a_kernel_that_depends_on_order_says_so():
+    @hetir.kernel
+    def tickets(count: hl.Array[hl.i32, 1], out: hl.Array[hl.i32, 1]):
+        mine = hl.atomic_add(count, 0, 1)
+        out[mine] = hl.local_id(0)
+
+    art = hetir.compile(tickets, target="cpu")
+    assert not art.reproducible
+    assert "old value" in art.irreproducible_reason
+    assert f"{__name__.split('.')[-1]}.py:" in art.irreproducible_reason
+
+
+def test_hir_is_read_back():
+    text = scale.hir("f32[::1], f32, f32[::1]")
+    module = hetir.parse(text)
+    assert module.kernels[0].name == "scale"
+
+
+def test_shared_memory_past_the_limit_is_an_error_with_both_numbers():
+    @hetir.kernel
+    def big(x: hl.Array[hl.f32, 1]):
+        tile = hl.shared(1 << 20, hl.f32)
+        tile[hl.local_id(0)] = x[0]
+
+    with pytest.raises(HetirError) as caught:
+        big[1, 1](np.zeros(1, np.float32))
+    text = str(caught.value)
+    assert "4194304" in text.replace(",", "")
+    assert "tile = hl.shared(1 << 20, hl.f32)" in text
