@@ -39,6 +39,21 @@ class CompileError(HetirError):
     """The base of every error found while a kernel is read or compiled."""
 
 
+class OutsideKernelError(CompileError):
+    """A function of the kernel language is called by ordinary Python; it works only in a kernel.
+
+    Fix: call it in a function that `@hetir.kernel` compiles.
+    """
+
+    code = "HET217"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"`hl.{name}` works only inside a kernel",
+            hint="call it in a function that is compiled by `@hetir.kernel`",
+        )
+
+
 class LaunchError(HetirError):
     """The base of every error found while a kernel is launched or runs."""
 

@@ -66,6 +66,8 @@ def apply(
         return emit(*arguments, **named)
     if isinstance(callee, Elementary):
         return _elementary(frame, node, callee, arguments, named)
+    if isinstance(getattr(callee, "__self__", None), tuple) and callee.__name__ == "_replace":
+        return compute(tracer, callee, *arguments, **named)
     if isinstance(callee, (types.FunctionType, types.MethodType, Func)):
         return helpers.call_helper(frame, node, callee, arguments, named)
     try:

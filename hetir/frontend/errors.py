@@ -121,9 +121,3 @@ class RecursionRefusedError(CompileError):
     """A helper function calls itself; write a loop."""
 
     code = "HET216"
-
-
-class OutsideKernelError(CompileError):
-    """A function of the kernel language is called by ordinary Python; it works only in a kernel."""
-
-    code = "HET217"

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
-from hetir.frontend.errors import OutsideKernelError
+from hetir.diagnostics import OutsideKernelError
 from hetir.frontend.tracer import Tracer, active
 
 P = ParamSpec("P")
@@ -20,19 +20,11 @@ def primitive(function: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(function)
     def call(*arguments: P.args, **named: P.kwargs) -> R:
         if active() is None:
-            raise outside(name)
+            raise OutsideKernelError(name)
         return function(*arguments, **named)
 
     call.__hetir_primitive__ = function  # pyright: ignore[reportFunctionMemberAccess]
     return call
-
-
-def outside(name: str) -> OutsideKernelError:
-    """The error for a function of `hl` that ordinary Python calls."""
-    return OutsideKernelError(
-        f"`hl.{name}` works only inside a kernel",
-        hint="call it in a function that is compiled by `@hetir.kernel`",
-    )
 
 
 def current() -> Tracer:
@@ -53,7 +45,7 @@ class Func:
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Run it as ordinary Python, which the functions of `hl` refuse."""
         if self._library:
-            raise outside(self.function.__name__)
+            raise OutsideKernelError(self.function.__name__)
         return self.function(*arguments, **named)
 
 

@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
+from typing import Any
 
 import ml_dtypes
 import numpy as np
+
+from hetir.diagnostics import OutsideKernelError
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,10 @@ class Scalar:
     def signed(self) -> bool:
         """Whether this is a signed integer."""
         return self.kind == "int"
+
+    def __call__(self, value: Any) -> Any:
+        """Convert, inside a kernel; the frontend reads the call and never makes it."""
+        raise OutsideKernelError(self.name)
 
     def __str__(self) -> str:
         return self.name

@@ -63,6 +63,17 @@ def two_product(a: KernelValue, b: KernelValue) -> KernelValue:
 
 
 @library
+def half_square(x: KernelValue) -> KernelValue:
+    """x * x / 2 as a pair that does not overlap; |x| below 2**63."""
+    if x.dtype == F64:
+        h = 0.5 * x
+        p = x * h
+        return p, hv.fma(x, h, -p)
+    high, low = halves(x)
+    return 0.5 * high * high, 0.5 * low * (x + high)
+
+
+@library
 def times(x: KernelValue, constant: tuple[float, float]) -> KernelValue:
     """x times a constant split as head and tail (12 bits of head in `f32`), as a pair."""
     head, tail = constant

@@ -14,6 +14,7 @@ from hetir.lang.math import tables
 from hetir.lang.math.arithmetic import (
     clip,
     fast_two_sum,
+    half_square,
     nearest,
     polynomial,
     power_of_two,
@@ -98,9 +99,11 @@ def expm1_terms(x: KernelValue) -> KernelValue:
     high = r - t
     low = (r - high) - t
     p = polynomial(high, tables.EXPM1_F64 if wide else tables.EXPM1_F32)
+    square, error = half_square(high)
     a, a_low = two_sum(1.0, -power_of_two(hv.where(n > 64, -64, -n)))
     s, e = fast_two_sum(a, high)
-    return n, s, e + (a_low + (low + high * (low + high * p)))
+    s, e2 = fast_two_sum(s, square)
+    return n, s, e + (e2 + (a_low + (error + (low * (1.0 + high) + high * high * high * p))))
 
 
 @elementary

@@ -12,6 +12,7 @@ from hetir.lang.math.arithmetic import (
     NAN,
     bits_of,
     fast_two_sum,
+    half_square,
     polynomial,
     power_of_two,
     times,
@@ -41,11 +42,12 @@ def normal(x: KernelValue) -> KernelValue:
 
 
 @library
-def rest(f: KernelValue, low: KernelValue) -> KernelValue:
-    """log(1 + f + low) - f, for |f| up to 1/3."""
-    square = f * f
+def log_terms(f: KernelValue, low: KernelValue) -> KernelValue:
+    """log(1 + f + low) as a pair, for |f| up to 1/3."""
+    square, error = half_square(f)
     p = polynomial(f, tables.LOG_F64 if f.dtype == F64 else tables.LOG_F32)
-    return (f * square * p + low * (1.0 - f * (1.0 - f))) - 0.5 * square
+    s, e = fast_two_sum(f, -square)
+    return s, e + ((f * f * f * p + low * (1.0 - f * (1.0 - f))) - error)
 
 
 @library
@@ -69,8 +71,7 @@ def log(x: KernelValue) -> KernelValue:
     """The natural logarithm; -infinity at 0, NaN below."""
     y, moved = normal(x)
     k, m = mantissa(y)
-    f = m - 1.0
-    high, low = add_exponent(hv.cast(k + moved, x.dtype), f, rest(f, 0.0))
+    high, low = add_exponent(hv.cast(k + moved, x.dtype), *log_terms(m - 1.0, 0.0))
     return special(x, high + low)
 
 
@@ -79,8 +80,7 @@ def log2(x: KernelValue) -> KernelValue:
     """The logarithm to base 2; exact for powers of two."""
     y, moved = normal(x)
     k, m = mantissa(y)
-    f = m - 1.0
-    high, low = fast_two_sum(f, rest(f, 0.0))
+    high, low = fast_two_sum(*log_terms(m - 1.0, 0.0))
     scaled, tail = times(high, tables.INV_LN2_F64 if x.dtype == F64 else tables.INV_LN2_F32)
     s, e = fast_two_sum(hv.cast(k + moved, x.dtype), scaled)
     return special(x, s + (e + (tail + low * tables.INV_LN2_F64[0])))
@@ -92,8 +92,7 @@ def log10(x: KernelValue) -> KernelValue:
     wide = x.dtype == F64
     y, moved = normal(x)
     k, m = mantissa(y)
-    f = m - 1.0
-    high, low = fast_two_sum(f, rest(f, 0.0))
+    high, low = fast_two_sum(*log_terms(m - 1.0, 0.0))
     scaled, tail = times(high, tables.INV_LN10_F64 if wide else tables.INV_LN10_F32)
     count = hv.cast(k + moved, x.dtype)
     lg2 = tables.LG2_N_F64 if wide else tables.LG2_N_F32
@@ -109,8 +108,8 @@ def log1p_pair(u: KernelValue, low: KernelValue) -> KernelValue:
     # for the largest k the error counts no more
     scaled = (error + low) * power_of_two(hv.where(k > 126, -126, -k))
     f = hv.where(k == 0, u, m - 1.0)
-    tail = rest(f, hv.where(k == 0, low, scaled))
-    return add_exponent(hv.cast(k, u.dtype), f, tail)
+    high, tail = log_terms(f, hv.where(k == 0, low, scaled))
+    return add_exponent(hv.cast(k, u.dtype), high, tail)
 
 
 @elementary
