@@ -11,7 +11,6 @@ import hashlib
 import os
 import stat
 import struct
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Generator
@@ -92,16 +91,15 @@ class Cache:
         name = key.encode()
         digest = hashlib.sha256(name + data).digest()
         head = _HEAD.pack(_MAGIC, len(name), len(data), digest)
-        temporary = ""
+        temporary = self._path(key).with_suffix(f".{os.getpid()}-{threading.get_ident()}.part")
         try:
-            handle, temporary = tempfile.mkstemp(suffix=".part", dir=self.folder)
-            with os.fdopen(handle, "wb") as file:
+            with temporary.open("wb") as file:
                 file.write(head + name + data)
-            Path(temporary).replace(self._path(key))
+            temporary.replace(self._path(key))
         except OSError:
             self.counters.failures += 1
             with contextlib.suppress(OSError):
-                Path(temporary).unlink()
+                temporary.unlink()
             return False
         self.counters.stored += 1
         if self.counters.stored % _STORES_BETWEEN_PRUNES == 0:

@@ -165,7 +165,7 @@ class Device:
     def read(self, memory: Memory, offset: int, into: HostArray) -> None:
         """Copy bytes to the host, after everything launched here."""
         self.drain()
-        self.driver.read(self.default_queue.handle, memory, offset, into.data)
+        self.driver.read(self.default_queue.handle, memory, offset, into)
 
     def empty(self, shape: int | Sequence[int], dtype: Any = "f32") -> Array:
         """An array of undefined elements."""
@@ -186,7 +186,7 @@ class Device:
         if host.size:
             data = np.ascontiguousarray(host).reshape(-1).view(np.uint8)
             queue = self.default_queue.handle
-            self.driver.write(queue, made.buffer.memory, 0, data.data)
+            self.driver.write(queue, made.buffer.memory, 0, data)
         return made
 
     def close(self) -> None:

@@ -14,9 +14,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
 from hetir.artifact import Artifact
 from hetir.limits import Limits
 
+# arrays and not memoryviews: CPython 3.11 crashes on a memoryview in a reference cycle, such as
+# that of an exception and its traceback
+HostBytes = np.ndarray[Any, np.dtype[np.uint8]]
 Dims = tuple[int, int, int]
 Shape = tuple[int, int, int, int, int, int]  # the grid's extents, then the workgroup's
 PORTRAIT_SCHEMA = 1
@@ -173,11 +178,11 @@ class Driver(ABC):
         """Give an allocation back."""
 
     @abstractmethod
-    def write(self, queue: Any, memory: Memory, offset: int, source: memoryview) -> None:
+    def write(self, queue: Any, memory: Memory, offset: int, source: HostBytes) -> None:
         """Copy bytes to the device, in order; `source` may change when this returns."""
 
     @abstractmethod
-    def read(self, queue: Any, memory: Memory, offset: int, into: memoryview) -> None:
+    def read(self, queue: Any, memory: Memory, offset: int, into: HostBytes) -> None:
         """Copy bytes from the device, after what is queued; they are there on return."""
 
     @abstractmethod

@@ -109,7 +109,7 @@ def _small_float(dtype: str) -> Callable[[Any], int]:
         wide = _to_f64(_odd_f64(value) if _is_large(value) else value)
         if largest is not None and abs(wide) > largest:
             wide = largest if wide > 0 else -largest
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             return int(_odd_f32(wide).astype(kind).view(bits)[()])
 
     return pack

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hetir.runtime.driver import Event, Memory
+from hetir.runtime.driver import Event, HostBytes, Memory
 
 _ALIGNMENT = 64
 
@@ -35,15 +35,15 @@ class HostMemory(ABC):
         """Drop the array."""
         memory.token = None
 
-    def write(self, queue: Any, memory: Memory, offset: int, source: memoryview) -> None:
+    def write(self, queue: Any, memory: Memory, offset: int, source: HostBytes) -> None:
         """Copy in."""
         self.drain(queue)
-        host_bytes(memory.address + offset, source.nbytes)[:] = np.frombuffer(source, np.uint8)
+        host_bytes(memory.address + offset, source.size)[:] = source
 
-    def read(self, queue: Any, memory: Memory, offset: int, into: memoryview) -> None:
+    def read(self, queue: Any, memory: Memory, offset: int, into: HostBytes) -> None:
         """Copy out."""
         self.drain(queue)
-        np.frombuffer(into, np.uint8)[:] = host_bytes(memory.address + offset, into.nbytes)
+        into[:] = host_bytes(memory.address + offset, into.size)
 
     def copy(self, queue: Any, to: tuple[Memory, int], of: tuple[Memory, int], size: int) -> Event:
         """Copy within host memory."""
@@ -52,7 +52,7 @@ class HostMemory(ABC):
         return self.mark(queue)
 
 
-def host_bytes(address: int, size: int) -> np.ndarray[Any, Any]:
+def host_bytes(address: int, size: int) -> HostBytes:
     """The bytes at a host address as an array that owns nothing."""
     if size == 0:
         return np.empty(0, np.uint8)

@@ -66,28 +66,31 @@ class Launch:
             return
         self._settled, error = True, None
         try:
-            if not self.event.wait(timeout):
-                error = self._give_up(timeout or 0.0)
-            else:
+            if self.event.wait(timeout):
                 self._finish()
+            else:
+                error = self._give_up(timeout or 0.0)
         except DriverError as failure:
             error = LaunchFailedError(f"kernel `{self.kernel}` failed: {failure}")
             error.__cause__ = failure
         except Exception as failure:  # noqa: BLE001 - kept, and raised below
             error = failure
+        self._keep = self._after = ()
         if error is not None:
             self.error = error
-            raise error
+            try:
+                raise error
+            finally:  # the error must not keep itself alive through this frame
+                del error, self
 
     def _finish(self) -> None:
-        """Bring results back; what is kept alive for the device is let go."""
+        """Bring results back and hand records on."""
         failed: HetirError | None = None
         for action in self._after:
             try:
                 action()
             except HetirError as error:  # a failed assertion does not keep results away
                 failed = failed or error
-        self._keep = ()
         if failed is not None:
             raise failed
 

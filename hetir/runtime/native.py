@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 from functools import cache
 from pathlib import Path
@@ -46,9 +45,11 @@ def _folder() -> Path:
     beside = Path(__file__).parent
     if (beside / _LIBRARY).exists():
         return beside
+    from importlib import metadata  # here, because it is slow to import and seldom needed
+
     try:
-        found = Path(str(importlib.metadata.distribution("hetir").locate_file("hetir/runtime")))
-    except importlib.metadata.PackageNotFoundError:
+        found = Path(str(metadata.distribution("hetir").locate_file("hetir/runtime")))
+    except metadata.PackageNotFoundError:
         found = beside
     if not (found / _LIBRARY).exists():
         raise DeviceError("the C runtime of hetir is not built", hint="run `pip install .`")

@@ -40,7 +40,7 @@ def as_operand(value: Any) -> Any:
     if hasattr(value, "__array_interface__") or hasattr(value, "__array__"):
         return np.asarray(value)
     try:
-        return np.asarray(memoryview(value))
+        return np.asarray(memoryview(value))  # refuses what has no buffer
     except TypeError:
         return value
 

@@ -163,7 +163,7 @@ class Room:
         self._buffer = Buffer(device, records.size)
         self.memory: Memory = self._buffer.memory
         header = _HEADER.pack(records.size - _HEADER.size, 0)
-        device.driver.write(queue.handle, self.memory, 0, memoryview(header))
+        device.driver.write(queue.handle, self.memory, 0, np.frombuffer(header, np.uint8))
 
     def finish(self) -> None:
         """Hand what was written to who asked for it, the header included."""
@@ -173,7 +173,7 @@ class Room:
 
     def _read(self, size: int) -> np.ndarray[Any, Any]:
         data = np.empty(size, np.uint8)
-        self._device.driver.read(self._queue.handle, self.memory, 0, data.data)
+        self._device.driver.read(self._queue.handle, self.memory, 0, data)
         return data
 
 

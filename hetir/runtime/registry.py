@@ -8,6 +8,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from hetir.runtime.arrays import Array
 from hetir.runtime.device import Device
 from hetir.runtime.driver import Absent, Driver, DriverAbsentError
@@ -133,7 +135,7 @@ def zeros(shape: int | Sequence[int], dtype: Any = "f32", device: str | Device =
     """An array of zeros on a device."""
     made = empty(shape, dtype, device)
     if made.nbytes:
-        blank = memoryview(bytes(made.nbytes))
+        blank = np.zeros(made.nbytes, np.uint8)
         target = made.device
         target.driver.write(target.default_queue.handle, made.buffer.memory, 0, blank)
     return made

@@ -38,7 +38,7 @@ class Staged:
         self._spans = _spans(host)
         for span in self._spans:
             span.buffer = Buffer(device, span.high - span.low)
-            source = host_bytes(span.low, span.high - span.low).data
+            source = host_bytes(span.low, span.high - span.low)
             device.driver.write(queue.handle, span.buffer.memory, 0, source)
         self._written = [
             o for s, o in operands if s.writes and isinstance(o, np.ndarray) and o.size
@@ -54,9 +54,7 @@ class Staged:
             low, high = _bounds(array)
             staged = np.empty(high - low, np.uint8)
             target = host_bytes(low, high - low) if array.flags.c_contiguous else staged
-            self._device.driver.read(
-                self._queue.handle, span.buffer.memory, low - span.low, target.data
-            )
+            self._device.driver.read(self._queue.handle, span.buffer.memory, low - span.low, target)
             if target is staged:
                 start = array.__array_interface__["data"][0] - low
                 array[...] = np.ndarray(array.shape, array.dtype, staged, start, array.strides)

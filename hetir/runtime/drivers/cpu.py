@@ -29,12 +29,12 @@ _GRACE_SECONDS = 0.05
 
 
 class CpuEvent(Event):
-    """A job of the C runtime."""
+    """A job of the C runtime; `helps` says that whoever waits for it runs it, too."""
 
-    __slots__ = ("_free", "_lib", "job")
+    __slots__ = ("_free", "_helps", "_lib", "job")
 
-    def __init__(self, lib: Any, job: Any) -> None:
-        self.job, self._lib, self._free = job, lib, lib.hetir_job_free
+    def __init__(self, lib: Any, job: Any, helps: int = 0) -> None:
+        self.job, self._lib, self._free, self._helps = job, lib, lib.hetir_job_free, helps
 
     def __del__(self) -> None:
         self._free(self.job)
@@ -44,18 +44,18 @@ class CpuEvent(Event):
         return self._lib.hetir_job_status(self.job) != 0
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait; without a timeout this thread helps. Raises DriverError."""
+        """Wait. Raises DriverError."""
         status = self.finish() if timeout is None else self._wait(timeout)
         if status > _DONE:
             raise DriverError("hetir_wait", status, _STATUS[status])
         return status == _DONE
 
     def finish(self) -> int:
-        """Help to run the job to its end, in slices so that Ctrl-C gets through; its status."""
+        """Wait for the end, in slices so that Ctrl-C gets through; gives the status."""
         status = 0
         try:
             while status == 0:
-                status = self._lib.hetir_wait(self.job, _SLICE_NS, 1)
+                status = self._lib.hetir_wait(self.job, _SLICE_NS, self._helps)
         except KeyboardInterrupt:
             self.abandon()
             raise
@@ -167,7 +167,7 @@ class CpuDriver(HostMemory, Driver):
             return None
         if not job[0]:
             raise DriverError("hetir_run", status, _STATUS[status])
-        return CpuEvent(self._lib, job[0])
+        return CpuEvent(self._lib, job[0], helps=1)
 
     def close(self) -> None:
         """The pool's threads end with the process."""
