@@ -1,0 +1,381 @@
+"""Derives the coefficients of hetir/lang/math/tables.py: `python tools/minimax.py`.
+
+Each row of `POLYNOMIALS` states a function, an interval and the weight that turns the
+polynomial's error into the relative error of the result. The coefficients come from Remez'
+exchange on a fixed Chebyshev grid in 60 digits (E. W. Cheney, Introduction to Approximation
+Theory, 1966, chapter 3), rounded to the type one by one from the lowest, the rest being
+found anew after each. Splits of constants are computed below from their digits.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from mpmath import mp, mpf
+
+mp.dps = 60
+GRID = 1200
+TABLES = Path(__file__).parent.parent / "hetir" / "lang" / "math" / "tables.py"
+Real = Callable[[mpf], mpf]
+DTYPES = {"F32": np.float32, "F64": np.float64}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Polynomial:
+    """One approximation: `function` on [low, high] with terms of `terms[type]` coefficients."""
+
+    name: str
+    function: Real
+    low: mpf
+    high: mpf
+    weight: Real
+    terms: dict[str, int]
+    doc: str
+
+
+def rounded(value: mpf, dtype: type) -> float:
+    """`value` rounded once to f32 or f64, as a Python float."""
+    bits = 24 if dtype is np.float32 else 53
+    with mp.workprec(bits):
+        return float(+value)
+
+
+def grid(low: mpf, high: mpf) -> list[mpf]:
+    """Chebyshev points without the ends, where a weight may vanish."""
+    middle, half = (low + high) / 2, (high - low) / 2
+    return [middle + half * mp.cos(mp.pi * (2 * k + 1) / (2 * GRID)) for k in range(GRID)][::-1]
+
+
+def horner(coefficients: Sequence[mpf], x: mpf) -> mpf:
+    """The polynomial's value, lowest coefficient first."""
+    total = mpf(0)
+    for c in reversed(coefficients):
+        total = total * x + c
+    return total
+
+
+def exchange(xs: list[mpf], target: list[mpf], weight: list[mpf], free: range) -> list[mpf]:
+    """Coefficients of x**k, k in `free`, that minimise max |weight * (target - sum)|."""
+    count = len(free)
+    picks = [round((GRID - 1) * (1 - np.cos(np.pi * i / count)) / 2) for i in range(count + 1)]
+    found: list[mpf] = []
+    for _ in range(30):
+        matrix, right = mp.matrix(count + 1), mp.matrix(count + 1, 1)
+        for row, at in enumerate(picks):
+            for column, k in enumerate(free):
+                matrix[row, column] = weight[at] * xs[at] ** k
+            matrix[row, count] = (-1) ** row
+            right[row] = weight[at] * target[at]
+        solution = mp.lu_solve(matrix, right)
+        found = list(solution[:count])
+        first = free[0]
+        errors = [
+            w * (t - x**first * horner(found, x)) for x, t, w in zip(xs, target, weight, strict=True)
+        ]
+        new = alternation(errors, count + 1)
+        if new is None or new == picks:
+            break
+        picks = new
+        if max(map(abs, errors)) < abs(solution[count]) * mpf("1.0005"):
+            break
+    return found
+
+
+def alternation(errors: list[mpf], count: int) -> list[int] | None:
+    """Places of `count` extrema of alternating sign, the largest kept."""
+    peaks: list[int] = []
+    for i, e in enumerate(errors):
+        if peaks and (errors[peaks[-1]] > 0) == (e > 0):
+            if abs(e) > abs(errors[peaks[-1]]):
+                peaks[-1] = i
+        else:
+            peaks.append(i)
+    while len(peaks) > count:
+        peaks.pop(0 if abs(errors[peaks[0]]) < abs(errors[peaks[-1]]) else -1)
+    return peaks if len(peaks) == count else None
+
+
+def fit(row: Polynomial, kind: str) -> tuple[list[float], float]:
+    """The rounded coefficients and log2 of the largest weighted error with them."""
+    xs = grid(row.low, row.high)
+    target, weight = [row.function(x) for x in xs], [row.weight(x) for x in xs]
+    terms, dtype = row.terms[kind], DTYPES[kind]
+
+    def worst(coefficients: Sequence[float]) -> mpf:
+        exact = list(map(mpf, coefficients))
+        errors = zip(xs, target, weight, strict=True)
+        return max(abs(w * (t - horner(exact, x))) for x, t, w in errors)
+
+    best = [rounded(c, dtype) for c in exchange(xs, target, weight, range(terms))]
+    done: list[float] = []
+    # what follows the first ones is too small for another fit to matter
+    for k in range(min(terms - 1, 4)):
+        done.append(best[k])
+        fixed = list(map(mpf, done))
+        rest = [t - horner(fixed, x) for x, t in zip(xs, target, strict=True)]
+        found = exchange(xs, rest, weight, range(k + 1, terms))
+        trial = [*done, *(rounded(c, dtype) for c in found)]
+        # around 0 the remaining powers are no Chebyshev system, and the exchange may fail
+        if worst(trial) < worst(best):
+            best = trial
+    return best, float(mp.log(worst(best), 2))
+
+
+# ---- the functions that are approximated --------------------------------------------------
+
+
+def _series(function: Real, terms: int) -> Real:
+    """`function` from its Taylor coefficients at 0: no cancellation near 0."""
+    coefficients = mp.taylor(function, 0, terms)
+    return lambda x: horner(coefficients, x)
+
+
+def exp_tail(r: mpf) -> mpf:
+    """(e**r - 1 - r) / r**2."""
+    return (mp.expm1(r) - r) / r**2
+
+
+def log_tail(f: mpf) -> mpf:
+    """(log(1 + f) - f + f**2 / 2) / f**3."""
+    return (mp.log1p(f) - f + f**2 / 2) / f**3
+
+
+def erfcx(a: mpf) -> mpf:
+    """exp(a**2) * erfc(a)."""
+    return mp.exp(a * a) * mp.erfc(a)
+
+
+HALF_LN2 = mp.log(2) / 2
+PI_4 = (mp.pi / 4) ** 2
+SLACK = mpf("1.002")
+"""Reduced arguments leave their interval by a rounding of n."""
+
+# how far the argument of erfc is moved: t = (a - C) / (a + C)
+ERFC_CENTRE = 4
+
+
+def _erfc_argument(t: mpf) -> mpf:
+    return ERFC_CENTRE * (1 + t) / (1 - t)
+
+
+def _erfc_low(t: mpf) -> mpf:
+    a = _erfc_argument(t)
+    return erfcx(a) * (1 + 2 * a) - 1
+
+
+def _erfc_range(largest: str) -> mpf:
+    a = mpf(largest)
+    return (a - ERFC_CENTRE) / (a + ERFC_CENTRE)
+
+
+POLYNOMIALS = (
+    Polynomial(
+        name="EXP",
+        function=exp_tail,
+        low=-HALF_LN2 * SLACK,
+        high=HALF_LN2 * SLACK,
+        weight=lambda r: r**2 / mp.exp(r),
+        terms={"F32": 5, "F64": 10},
+        doc="(e**r - 1 - r) / r**2 on [-ln(2)/2, ln(2)/2]",
+    ),
+    Polynomial(
+        name="EXPM1",
+        function=lambda r: (mp.expm1(r) - r - r**2 / 2) / r**3,
+        low=-mpf(1) / 2,
+        high=mpf(1) / 2,
+        weight=lambda r: r**3 / mp.expm1(r),
+        terms={"F32": 6, "F64": 11},
+        doc="(e**r - 1 - r - r**2/2) / r**3 on [-1/2, 1/2]",
+    ),
+    Polynomial(
+        name="COSH",
+        function=lambda u: (mp.cosh(mp.sqrt(u)) - 1) / u,
+        low=mpf(0),
+        high=(HALF_LN2 * SLACK) ** 2,
+        weight=lambda u: u,
+        terms={"F32": 3, "F64": 6},
+        doc="(cosh(r) - 1) / r**2 in r**2",
+    ),
+    Polynomial(
+        name="SINH",
+        function=lambda u: (mp.sinh(mp.sqrt(u)) / mp.sqrt(u) - 1) / u,
+        low=mpf(0),
+        high=(HALF_LN2 * SLACK) ** 2,
+        weight=lambda u: u,
+        terms={"F32": 3, "F64": 6},
+        doc="(sinh(r) - r) / r**3 in r**2",
+    ),
+    Polynomial(
+        name="LOG",
+        function=log_tail,
+        low=-mpf(1) / 3 * (1 + mpf("1e-6")),
+        high=mpf(1) / 3,
+        weight=lambda f: f**3 / mp.log1p(f),
+        terms={"F32": 9, "F64": 20},
+        doc="(log(1 + f) - f + f**2/2) / f**3 on [-1/3, 1/3]",
+    ),
+    Polynomial(
+        name="ATANH",
+        function=lambda u: (mp.atanh(mp.sqrt(u)) / mp.sqrt(u) - 1) / u,
+        low=mpf(0),
+        high=((mp.sqrt(2) - 1) / (mp.sqrt(2) + 1)) ** 2 * SLACK,
+        weight=lambda u: u,
+        terms={"F32": 5, "F64": 8},
+        doc="(atanh(s) - s) / s**3 in s**2, |s| <= (sqrt(2) - 1) / (sqrt(2) + 1)",
+    ),
+    Polynomial(
+        name="SIN",
+        function=lambda u: (mp.sin(mp.sqrt(u)) / mp.sqrt(u) - 1) / u,
+        low=mpf(0),
+        high=PI_4 * SLACK,
+        weight=lambda u: u / mp.sinc(mp.sqrt(u)),
+        terms={"F32": 4, "F64": 7},
+        doc="(sin(r) - r) / r**3 in r**2, |r| <= pi/4",
+    ),
+    Polynomial(
+        name="COS",
+        function=lambda u: (mp.cos(mp.sqrt(u)) - 1 + u / 2) / u**2,
+        low=mpf(0),
+        high=PI_4 * SLACK,
+        weight=lambda u: u**2 / mp.cos(mp.sqrt(u)),
+        terms={"F32": 4, "F64": 7},
+        doc="(cos(r) - 1 + r**2/2) / r**4 in r**2, |r| <= pi/4",
+    ),
+    Polynomial(
+        name="ASIN",
+        function=lambda u: (mp.asin(mp.sqrt(u)) / mp.sqrt(u) - 1) / u,
+        low=mpf(0),
+        high=mpf(1) / 4,
+        weight=lambda u: u / (mp.asin(mp.sqrt(u)) / mp.sqrt(u)),
+        terms={"F32": 6, "F64": 13},
+        doc="(asin(x) - x) / x**3 in x**2, |x| <= 1/2",
+    ),
+    Polynomial(
+        name="ATAN",
+        function=lambda u: (mp.atan(mp.sqrt(u)) / mp.sqrt(u) - 1) / u,
+        low=mpf(0),
+        high=mpf(1),
+        weight=lambda u: u / (mp.atan(mp.sqrt(u)) / mp.sqrt(u)),
+        terms={"F32": 10, "F64": 22},
+        doc="(atan(t) - t) / t**3 in t**2, |t| <= 1",
+    ),
+    Polynomial(
+        name="ERF",
+        function=lambda u: mp.erf(mp.sqrt(u)) / mp.sqrt(u) - 1,
+        low=mpf(0),
+        high=mpf(1),
+        weight=lambda u: 1 / (mp.erf(mp.sqrt(u)) / mp.sqrt(u)),
+        terms={"F32": 8, "F64": 16},
+        doc="erf(x) / x - 1 in x**2, |x| <= 1",
+    ),
+    Polynomial(
+        name="ERFC",
+        function=_erfc_low,
+        low=mpf(-1),
+        high=_erfc_range("27.5"),
+        weight=lambda t: 1 / (1 + _erfc_low(t)),
+        terms={"F32": 12, "F64": 26},
+        doc="exp(a**2) * erfc(a) * (1 + 2*a) - 1 in (a - 4) / (a + 4)",
+    ),
+)
+
+
+def split(value: mpf, dtype: type, *bits: int) -> tuple[float, ...]:
+    """`value` as a sum: heads truncated to `bits` significant bits, then what is left, rounded."""
+    parts: list[float] = []
+    for count in bits:
+        exponent = int(mp.floor(mp.log(abs(value), 2)))
+        unit = mpf(2) ** (exponent + 1 - count)
+        head = mp.nint(value / unit) * unit
+        parts.append(float(head))
+        value -= head
+    return (*parts, rounded(value, dtype))
+
+
+def constants(kind: str) -> dict[str, tuple[tuple[float, ...], str]]:
+    """The split constants of a type."""
+    dtype, short = DTYPES[kind], kind == "F32"
+    ln2, ln10, pi = mp.log(2), mp.log(10), mp.pi
+    full = 24 if short else 53
+    head = 12 if short else 53
+    return {
+        "LOG2_E": ((rounded(1 / ln2, dtype),), "1 / ln(2)"),
+        "LOG2_10": ((rounded(ln10 / ln2, dtype),), "log2(10)"),
+        # n has 8 (11) bits at most, with a product of 24 (53)
+        "LN2_N": (split(ln2, dtype, 16 if short else 42), "ln(2), its head exact times n"),
+        "LG2_N": (split(ln2 / ln10, dtype, 16 if short else 42), "log10(2), the same"),
+        "LN2": (split(ln2, dtype, head), "ln(2)"),
+        "LN10": (split(ln10, dtype, head), "ln(10)"),
+        "INV_LN2": (split(1 / ln2, dtype, head), "1 / ln(2)"),
+        "INV_LN10": (split(1 / ln10, dtype, head), "1 / ln(10)"),
+        "TWO_OVER_PI": ((rounded(2 / pi, dtype),), "2 / pi"),
+        "HALF_PI_N": (
+            split(pi / 2, dtype, 11, 12, 12, 12) if short else split(pi / 2, dtype, 53, 53),
+            "pi/2, its heads exact times n",
+        ),
+        "HALF_PI": (split(pi / 2, dtype, full), "pi/2"),
+        "PI": (split(pi, dtype, full), "pi"),
+        "SQRT_HALF": (split(mp.sqrt(mpf(1) / 2), dtype, head), "sqrt(1/2)"),
+        "THIRD": (split(mpf(1) / 3, dtype, head), "1/3"),
+    }  # fmt: skip
+
+
+def two_over_pi(bits: int, words: int) -> tuple[int, ...]:
+    """2/pi as a binary fraction, in words of `bits` bits."""
+    with mp.workprec(bits * words + 64):
+        scaled = int(mp.floor(2 / mp.pi * mpf(2) ** (bits * words)))
+    return tuple(scaled >> bits * (words - 1 - i) & (1 << bits) - 1 for i in range(words))
+
+
+HEADER = '''"""Coefficients and split constants, written by tools/minimax.py: change that, not this file.
+
+Polynomials are given lowest coefficient first; the comment gives log2 of the largest
+relative error that one adds to the result.
+"""
+
+# fmt: off
+'''
+
+
+def render() -> str:
+    """The text of the tables."""
+    lines = [HEADER]
+    for row in POLYNOMIALS:
+        for kind in row.terms:
+            coefficients, worst = fit(row, kind)
+            print(f"{row.name}_{kind}: {len(coefficients)} terms, 2**{worst:.1f}", file=sys.stderr)
+            lines.append(f"# {row.doc}: 2**{worst:.1f}")
+            lines.append(f"{row.name}_{kind} = (")
+            lines += [f"    {c!r}," for c in coefficients]
+            lines.append(")\n")
+    for kind in DTYPES:
+        for name, (parts, doc) in constants(kind).items():
+            lines.append(f"# {doc}")
+            shown = ", ".join(map(repr, parts))
+            lines.append(f"{name}_{kind} = ({shown}{',' if len(parts) == 1 else ''})")
+        lines.append("")
+    for name, bits, words in (("F32", 32, 7), ("F64", 64, 20)):
+        lines.append(f"# 2/pi as a binary fraction, most significant word first")
+        lines.append(f"TWO_OVER_PI_BITS_{name} = (")
+        lines += [f"    {w:#x}," for w in two_over_pi(bits, words)]
+        lines.append(")\n")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Write the tables, or with --check say whether they are what this script gives."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--check", action="store_true")
+    text = render()
+    if parser.parse_args().check:
+        sys.exit(0 if TABLES.read_text() == text else "tables.py differs")
+    TABLES.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
