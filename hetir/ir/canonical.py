@@ -16,8 +16,8 @@ It is frozen because checkpoint files store its text, and safe points are identi
 positions in it: what an old file says must mean the same to every later hetir. So nothing here
 may come to depend on what the op table says of an op that exists (`COMMUTATIVE` and `PURE` are
 lists of their own for that reason), and a change of this file, or of how the text form spells
-anything, needs a new `CANONICAL_VERSION`. New ops may be added to the two lists when they are
-added to the table. What the numbers mean, op for op, has a version of its own.
+anything, needs a new `CANONICAL_VERSION`. Ops that came later stay as they were written. What the
+numbers mean, op for op, has a version of its own.
 """
 
 from __future__ import annotations
