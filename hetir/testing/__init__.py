@@ -1,0 +1,25 @@
+"""Random kernels and runs that must agree, for hetir's tests and for users'.
+
+This package needs hypothesis; nothing else in hetir does.
+"""
+
+from hetir.testing.cases import Case, Input, Runner, differences, run_differential
+from hetir.testing.generate import Shape, generate
+from hetir.testing.interpret import interpret
+from hetir.testing.sources import SourceCase, generate_source
+from hetir.testing.strategies import kernels, sources
+
+__all__ = [
+    "Case",
+    "Input",
+    "Runner",
+    "Shape",
+    "SourceCase",
+    "differences",
+    "generate",
+    "generate_source",
+    "interpret",
+    "kernels",
+    "run_differential",
+    "sources",
+]

@@ -53,10 +53,9 @@ def _values(kind: Scalar, shape: tuple[int, ...], random: np.random.Generator) -
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
-    """A generated kernel, the launch and how to make its arguments."""
+class Written:
+    """A launch and how to make its arguments."""
 
-    kernel: Kernel
     grid: Dim3
     workgroup: Dim3
     inputs: tuple[Input, ...]
@@ -67,11 +66,22 @@ class Case:
         random = np.random.default_rng(self.seed)
         return [i.make(random) for i in self.inputs]
 
+    def written(self, arguments: Sequence[Any]) -> list[Any]:
+        """Those of the arguments that a kernel may write."""
+        return [a for a, i in zip(arguments, self.inputs, strict=True) if i.writes]
+
+
+@dataclass(frozen=True, slots=True)
+class Case(Written):
+    """A generated kernel with its launch."""
+
+    kernel: Kernel
+
     def run(self, runner: Runner, kernel: Kernel | None = None) -> list[Any]:
         """The written arrays after a run of the kernel, or of another form of it."""
         arguments = self.arguments()
         runner(kernel or self.kernel, arguments, self.grid, self.workgroup)
-        return [a for a, i in zip(arguments, self.inputs, strict=True) if i.writes]
+        return self.written(arguments)
 
 
 def differences(one: Sequence[Any], two: Sequence[Any]) -> list[str]:

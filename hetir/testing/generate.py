@@ -109,7 +109,7 @@ class _Generator:
             body=self.b.region(),
             options=Options(subgroup_size=self.pick((None, None, 8, 16, 4))),
         )
-        return Case(kernel, self.grid, self.workgroup, tuple(self.inputs), self.choose(1 << 16))
+        return Case(self.grid, self.workgroup, tuple(self.inputs), self.choose(1 << 16), kernel)
 
     def declare(self) -> None:
         for _ in range(1 + self.choose(3)):

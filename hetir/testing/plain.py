@@ -1,0 +1,168 @@
+"""Runs a kernel's source as plain Python, one work-item at a time: a second opinion on tracing.
+
+Python itself does the control flow; numbers are typed and computed by the op table. Both
+sides of an operation must have one type, and work-items cannot wait for each other.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from hetir.ir import ops
+from hetir.ir.build import bits_of
+from hetir.ir.types import BOOL, I64, SCALARS, Scalar
+
+
+class Number:
+    """A typed kernel value of one work-item."""
+
+    __slots__ = ("kind", "lane")
+
+    def __init__(self, kind: Scalar, lane: Any) -> None:
+        self.kind = kind
+        self.lane = np.asarray(lane).reshape(1)
+
+    def __bool__(self) -> bool:
+        return bool(self.lane[0])
+
+    def __index__(self) -> int:
+        return int(self.lane[0])
+
+    def to(self, kind: Scalar) -> Number:
+        """The value as another type."""
+        return apply(ops.CAST, self, to=kind)
+
+
+def apply(spec: ops.Spec, *operands: Any, to: Scalar | None = None) -> Number:
+    """One op of the table; Python numbers take the type of the typed operands."""
+    # `not x` and `x and y` of Python are plain bools
+    typed = next((v.kind for v in operands[::-1] if isinstance(v, Number)), BOOL)
+    lanes = [v if isinstance(v, Number) else number(typed, v) for v in operands]
+    kind = to or (SCALARS["bool"] if spec.results == ("bool",) else typed)
+    attrs = {"to": to} if "to" in spec.attrs else {}
+    assert spec.evaluate is not None
+    return Number(kind, spec.evaluate(attrs, kind.numpy, *(v.lane for v in lanes)))
+
+
+def number(kind: Scalar, value: Any) -> Number:
+    """A Python number, or a value of another type, as a type."""
+    if isinstance(value, Number):
+        return apply(ops.CAST, value, to=kind)
+    bits = bits_of(kind, value)
+    one = np.array(bool(bits)) if kind == BOOL else np.array(bits, f"u{kind.bytes}")
+    return Number(kind, one if kind == BOOL else one.view(kind.numpy))
+
+
+def _binary(name: str, *, swapped: bool = False) -> Callable[[Number, Any], Number]:
+    def run(one: Number, two: Any) -> Number:
+        return apply(ops.TABLE[name], *((two, one) if swapped else (one, two)))
+
+    return run
+
+
+for _method, _name in {
+    "add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "floordiv": "floordiv",
+    "mod": "mod", "and": "and", "or": "or", "xor": "xor", "lshift": "shl", "rshift": "shr",
+}.items():  # fmt: skip
+    setattr(Number, f"__{_method}__", _binary(_name))
+    setattr(Number, f"__r{_method}__", _binary(_name, swapped=True))
+for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
+    setattr(Number, f"__{_name}__", _binary(_name))
+for _method, _name in {"neg": "neg", "invert": "not", "abs": "abs"}.items():
+    setattr(Number, f"__{_method}__", lambda self, _spec=ops.TABLE[_name]: apply(_spec, self))
+
+
+class _Array:
+    """An array argument."""
+
+    def __init__(self, kind: Scalar, data: Any) -> None:
+        self.kind = kind
+        self.data = data
+        self.shape = [number(I64, n) for n in data.shape]
+
+    def place(self, index: Any) -> tuple[int, ...]:
+        place = tuple(int(i) for i in (index if isinstance(index, tuple) else (index,)))
+        if any(not 0 <= i < n for i, n in zip(place, self.data.shape, strict=True)):
+            raise IndexError(f"{place} lies outside {self.data.shape}")
+        return place
+
+    def __getitem__(self, index: Any) -> Number:
+        return Number(self.kind, self.data[self.place(index)])
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self.data[self.place(index)] = number(self.kind, value).lane[0]
+
+
+def run_plain(
+    source: str,
+    name: str,
+    kinds: Sequence[Scalar],
+    arguments: Sequence[Any],
+    grid: tuple[int, int, int],
+    workgroup: tuple[int, int, int],
+) -> None:
+    """Run the function `name` of the source for every work-item; arrays are written in place."""
+    item = SimpleNamespace()
+    namespace: dict[str, Any] = {"hl": language(item), "range": _range}
+    exec(compile(source, "<plain>", "exec"), namespace)  # noqa: S102 - our own generated text
+    bound = [
+        _Array(k, a) if isinstance(a, np.ndarray) and a.ndim else number(k, np.asarray(a)[()])
+        for k, a in zip(kinds, arguments, strict=True)
+    ]
+    for group in itertools.product(*(range(n) for n in grid)):
+        for local in itertools.product(*(range(n) for n in workgroup)):
+            item.group, item.local, item.size, item.grid = group, local, workgroup, grid
+            namespace[name](*bound)
+
+
+def _range(*bounds: Any) -> Iterator[Number]:
+    """Python's range; a step of 0 runs nothing."""
+    numbers = [int(b) for b in bounds]
+    if len(numbers) == 3 and numbers[2] == 0:
+        return
+    for index in range(*numbers):
+        yield number(I64, index)
+
+
+class _Type:
+    """`hl.i32(x)`."""
+
+    def __init__(self, kind: Scalar) -> None:
+        self.kind = kind
+
+    def __call__(self, value: Any) -> Number:
+        return number(self.kind, value)
+
+
+def _where(condition: Any, a: Any, b: Any) -> Any:
+    return a if condition else b
+
+
+def language(item: Any) -> SimpleNamespace:
+    """What `hl` is while the source runs: types, ids and the pure functions."""
+    simple = ("fma", "sqrt", "floor", "ceil", "trunc", "rint", "popcount", "clz", "mul_hi", "div")
+    same = ("rem", "abs", "min", "max", "min_number", "max_number")
+    table = {n: (lambda *v, _s=ops.TABLE[n]: apply(_s, *v)) for n in (*simple, *same)}
+    types = {("bool_" if t == BOOL else n): _Type(t) for n, t in SCALARS.items()}
+    ids = {
+        "local_id": lambda a: item.local[a],
+        "group_id": lambda a: item.group[a],
+        "group_size": lambda a: item.size[a],
+        "num_groups": lambda a: item.grid[a],
+        "global_id": lambda a: item.group[a] * item.size[a] + item.local[a],
+    }
+    return SimpleNamespace(
+        **table,
+        **types,
+        **{n: (lambda a, _f=f: number(I64, _f(a))) for n, f in ids.items()},
+        minimum_number=table["min_number"],
+        maximum_number=table["max_number"],
+        where=_where,
+        static_range=range,
+        cast=lambda x, kind: number(kind.kind, x),
+    )
