@@ -24,6 +24,7 @@ class Execution:
         self.ends = unfolded.ends
         self.events = unfolded.events
         self.exclusive = unfolded.exclusive
+        self._shared: dict[tuple[Scope, int, int], bool] = {}
         self.all = self.where(lambda _: True)
         self.reads = self.where(lambda event: event.reads)
         self.writes = self.where(lambda event: event.writes)
@@ -67,7 +68,11 @@ class Execution:
         """Whether the work-items of two events share an instance of `scope`."""
         if a.is_initial or b.is_initial:
             return False
-        return share(scope, self.thread_of(a), self.thread_of(b))
+        key = (scope, a.thread, b.thread)
+        known = self._shared.get(key)
+        if known is None:
+            known = self._shared[key] = share(scope, self.thread_of(a), self.thread_of(b))
+        return known
 
     def includes(self, a: Event, b: Event) -> bool:
         """Whether each one's scope includes the other's work-item."""

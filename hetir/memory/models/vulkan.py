@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 
 from hetir.memory.events import Event
 from hetir.memory.execution import Execution
@@ -34,13 +35,17 @@ def is_atomic(event: Event) -> bool:
 
 def storage_class(event: Event) -> frozenset[str]:
     """Return the storage class of an access, as a set of one name, or of none."""
-    return frozenset(tag for tag in event.operation.tags if tag.startswith("sc"))
+    return _with_prefix(event.operation.tags, "sc")
 
 
 def semantics(event: Event) -> frozenset[str]:
     """Return the storage classes in the semantics of an operation."""
-    tags = event.operation.tags
-    return frozenset(tag.removeprefix("sem") for tag in tags if tag.startswith("semsc"))
+    return _with_prefix(event.operation.tags, "semsc")
+
+
+@cache
+def _with_prefix(tags: frozenset[str], prefix: str) -> frozenset[str]:
+    return frozenset(tag.removeprefix("sem") for tag in tags if tag.startswith(prefix))
 
 
 def releases(event: Event) -> bool:
