@@ -97,12 +97,16 @@ class Instance:
 def instances() -> Iterator[Instance]:
     """Every op with every legal choice of types; structure and kernel-wide ops once."""
     for spec in ops.TABLE.values():
+        chosen = False
         for operands, attrs in _choices(spec):
+            chosen = True
             try:
                 infer(spec, operands, attrs)
             except RuleError:
                 continue
             yield Instance(spec, operands, attrs)
+        if not chosen:
+            yield Instance(spec, (), _first(spec))
 
 
 def _choices(spec: Spec) -> Iterator[tuple[tuple[Type, ...], Mapping[str, Attr]]]:
@@ -121,8 +125,6 @@ def _choices(spec: Spec) -> Iterator[tuple[tuple[Type, ...], Mapping[str, Attr]]
                 yield (t, BOOL), _known(spec, kind)
         case "barrier":
             yield from (((), {"scope": s}) for s in ("subgroup", "workgroup", "device"))
-        case "view":
-            return
         case _ if spec.operands and spec.operands[0] in CLASSES:
             for t in scalars:
                 chosen = (t if o in CLASSES else SCALARS[o] for o in spec.operands)

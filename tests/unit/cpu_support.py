@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from hetir.backends.cpu import compile_kernel
 from hetir.backends.llvm.machine import binding
 from hetir.ir import ops
 from hetir.ir.build import Builder
-from hetir.ir.core import Kernel, Options, Param, Value
+from hetir.ir.core import NO_ATTRS, Attr, Kernel, Options, Param, Value
 from hetir.ir.types import Scalar, Type, array
 
 _COUNT = itertools.count()
@@ -52,13 +52,15 @@ def kernel_of(
     return Kernel(name=name, params=params, body=builder.region(), options=Options(**options))
 
 
-def elementwise(spec: ops.Spec, sources: Sequence[Scalar], to: Scalar, **attrs: Any) -> Kernel:
+def elementwise(
+    spec: ops.Spec, sources: Sequence[Scalar], to: Scalar, attrs: Mapping[str, Attr] = NO_ATTRS
+) -> Kernel:
     """out[i] = op(in0[i], ...), for one workgroup along x."""
 
     def build(b: Builder, *arrays: Value) -> None:
         i = b.value(ops.GLOBAL_ID, axis=0)
         args = [b.value(ops.LOAD, a, i) for a in arrays[:-1]]
-        b.emit(ops.STORE, arrays[-1], i, b.value(spec, *args, **attrs))
+        b.emit(ops.STORE, arrays[-1], i, b.emit(spec, *args, attrs=attrs).result)
 
     return kernel_of(build, [array(t, 1) for t in (*sources, to)])
 

@@ -21,6 +21,9 @@ class InvalidCodeError(CompileError):
     code = "HET351"
 
 
+_VECTORISED_LINES = 2500
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
     """What LLVM compiles for."""
@@ -89,7 +92,9 @@ def compile_ir(
     module.triple, module.data_layout = machine.triple, str(made.target_data)
     if level and not optimised:
         tuning = llvm.create_pipeline_tuning_options(speed_level=level)
-        tuning.loop_vectorization = tuning.slp_vectorization = level > 1
+        # the time of LLVM's loop vectoriser grows with the square of a body's accesses
+        tuning.loop_vectorization = level > 1 and text.count("\n") < _VECTORISED_LINES
+        tuning.slp_vectorization = level > 1
         builder = llvm.create_pass_builder(made, tuning)
         builder.getModulePassManager().run(module, builder)
     if assembly:
