@@ -121,7 +121,8 @@ class Clocks:
         """The lanes, whole groups of the scope, meet."""
         if scope == SUBGROUP:
             self._meet(lanes, self.subgroup, self.subgroup_base)
-            for lane in [k for k in self.known if k in set(lanes.tolist())]:
+            here = set(lanes.tolist())
+            for lane in [k for k in self.known if k in here]:
                 self._share(lane)
             return
         self._meet(lanes, self.batch.slot, self.group_base)

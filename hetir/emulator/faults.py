@@ -62,13 +62,19 @@ class Fault(LaunchError):  # noqa: N818 (a public name)
 
 
 class OutOfBoundsError(Fault):
-    """An index lies outside its array; negative indices do too. Guard the access."""
+    """An index lies outside its array.
+
+    Cause: an index past the extent, or a negative one. Fix: guard the access.
+    """
 
     code = "HET600"
 
 
 class UninitialisedError(Fault):
-    """Shared or private memory is read before anything was written. Write it first."""
+    """Shared or private memory is read before anything was written there.
+
+    Cause: such memory starts with no value. Fix: write it first.
+    """
 
     code = "HET601"
 
@@ -76,44 +82,64 @@ class UninitialisedError(Fault):
 class DataRaceError(Fault):
     """Two work-items touch one element, one of them writes, and nothing orders them.
 
-    Put a barrier between the two, or use atomics of a scope that includes both.
+    Cause: no barrier, or no acquire that saw a release of a scope with both work-items, lies
+    between; or a plain access meets an atomic one. Fix: a barrier, or atomics with an order
+    and a scope that includes both.
     """
 
     code = "HET602"
 
 
 class DivergentBarrierError(Fault):
-    """Some work-items of a workgroup did not reach a barrier. Move it to uniform flow."""
+    """Some work-items of a workgroup did not reach a barrier.
+
+    Cause: it stands in a branch or loop that they do not all take. Fix: move it out.
+    """
 
     code = "HET603"
 
 
 class IndexOverflowError(Fault):
-    """A 64-bit operation that an index is made of overflowed. Compute it from smaller parts."""
+    """A 64-bit operation that an index is made of overflowed.
+
+    Cause: the true result does not fit `i64`. Fix: compute the index from smaller parts.
+    """
 
     code = "HET604"
 
 
 class DivergentSubgroupError(Fault):
-    """A subgroup op was reached by part of a subgroup. Move it out; use `where=` instead."""
+    """A subgroup op was reached by part of a subgroup.
+
+    Cause: it stands in divergent flow. Fix: move it out and say with `where=` who takes part.
+    """
 
     code = "HET605"
 
 
 class BadLaneError(Fault):
-    """A shuffle names a lane outside the subgroup. Reduce the lane modulo the width."""
+    """A shuffle names a lane outside the subgroup.
+
+    Cause: a lane below 0 or past the width. Fix: take it modulo `hl.subgroup_size()`.
+    """
 
     code = "HET606"
 
 
 class NotUniformError(Fault):
-    """A value given to `assume_uniform` differs within a workgroup. Remove the promise."""
+    """A value given to `assume_uniform` differs within a workgroup.
+
+    Cause: the promise is false. Fix: remove it, or make the value uniform.
+    """
 
     code = "HET607"
 
 
 class AssertionFailedError(Fault):
-    """An `assert` of the kernel is false."""
+    """An assertion of the kernel is false.
+
+    Cause: the condition, for the work-item named. Fix: the kernel or its arguments.
+    """
 
     code = "HET608"
 
@@ -121,8 +147,8 @@ class AssertionFailedError(Fault):
 class StuckError(Fault):
     """A loop waits for memory that no work-item still running will write.
 
-    Its work-items were ended. A work-item may wait only for a workgroup that started
-    before its own, and never for one of its own workgroup.
+    Cause: it waits for a work-item of its own workgroup, or for a workgroup that need not
+    have started; its work-items were ended. Fix: wait only for earlier tickets.
     """
 
     code = "HET609"

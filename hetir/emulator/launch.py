@@ -20,6 +20,7 @@ from hetir.ir.core import Kernel, Value, walk
 from hetir.ir.types import ArrayType, Scalar
 
 LANES_A_BATCH = 1 << 16
+LANES_TIMES_OPS = 1 << 23  # every value of a region is kept until the region ends
 BYTES_A_BATCH = 1 << 26
 
 
@@ -128,9 +129,10 @@ def _groups_a_batch(kernel: Kernel, items: int) -> int:
 
     One where a loop holds atomics: it may wait for a workgroup that started before.
     """
-    shared = private = 0
+    shared = private = ops = 0
     waits = False
     for op in walk(kernel.body):
+        ops += 1
         kind = op.attrs.get("type")
         if op.name == "alloc" and isinstance(kind, ArrayType):
             size = math.prod(kind.shape or ()) * kind.element.bytes
@@ -140,4 +142,5 @@ def _groups_a_batch(kernel: Kernel, items: int) -> int:
     if waits:
         return 1
     room = BYTES_A_BATCH // max(1, shared + private * items)
-    return max(1, min(LANES_A_BATCH // items, room))
+    lanes = min(LANES_A_BATCH, max(LANES_A_BATCH >> 4, LANES_TIMES_OPS // ops))
+    return max(1, min(lanes // items, room))

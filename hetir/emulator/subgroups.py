@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -18,6 +17,8 @@ from hetir.emulator.run_state import Run, partial_subgroups
 from hetir.emulator.values import Lanes, spread
 from hetir.ir import numerics
 from hetir.ir.core import Operation
+from hetir.ir.types import Scalar
+from hetir.passes.identity import identity_bits
 
 COMBINE: dict[str, Callable[..., Lanes]] = {
     "add": numerics.add,
@@ -30,20 +31,12 @@ COMBINE: dict[str, Callable[..., Lanes]] = {
 }
 
 
-def identity(kind: str, dtype: np.dtype[Any]) -> np.generic:
-    """What a lane that takes no part counts as: +0, 1, the largest, the least, or bits."""
-    match kind:
-        case "mul":
-            return dtype.type(1)
-        case "and":
-            return np.bool_(True) if dtype == np.bool_ else np.invert(dtype.type(0))
-        case "min" | "max" if numerics.is_float(dtype):
-            return dtype.type(np.inf if kind == "min" else -np.inf)
-        case "min" | "max":
-            info = np.iinfo(dtype)
-            return dtype.type(info.max if kind == "min" else info.min)
-        case _:
-            return dtype.type(0)
+def identity(op: Operation) -> Lanes:
+    """What a lane that takes no part in a reduction counts as."""
+    kind = op.result.type
+    assert isinstance(kind, Scalar)
+    bits = identity_bits(str(op.attrs["kind"]), kind)
+    return numerics.const({"bits": bits}, kind.numpy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +48,7 @@ class Rows:
     width: int
     at: Lanes
 
-    def matrix(self, lanes: Lanes, where: Lanes, empty: np.generic) -> Lanes:
+    def matrix(self, lanes: Lanes, where: Lanes, empty: Lanes | np.generic) -> Lanes:
         """One value each lane that takes part, `empty` elsewhere."""
         flat = np.full(self.rows * self.columns, empty)
         flat[self.at] = np.where(where, lanes, empty)
@@ -88,7 +81,7 @@ def reduce_rows(kind: str, matrix: Lanes) -> Lanes:
     return matrix
 
 
-def scan_rows(kind: str, matrix: Lanes, *, inclusive: bool) -> Lanes:
+def scan_rows(kind: str, matrix: Lanes) -> Lanes:
     """Distances 1, 2, 4, ... below the columns: lane i combines i - distance and i."""
     distance = 1
     while distance < matrix.shape[1]:
@@ -96,9 +89,6 @@ def scan_rows(kind: str, matrix: Lanes, *, inclusive: bool) -> Lanes:
         left, right = matrix[:, :-distance], matrix[:, distance:]
         moved[:, distance:] = COMBINE[kind]({}, matrix.dtype, left, right)
         matrix, distance = moved, distance * 2
-    if not inclusive:
-        empty = np.full((len(matrix), 1), identity(kind, matrix.dtype))
-        matrix = np.concatenate([empty, matrix[:, :-1]], axis=1)
     return matrix
 
 
@@ -116,16 +106,18 @@ def _operands(run: Run, op: Operation, frame: Frame) -> list[Lanes]:
 
 def _reduce(run: Run, op: Operation, frame: Frame) -> None:
     value, where = _operands(run, op, frame)
-    kind, rows = str(op.attrs["kind"]), rows_of(frame)
-    matrix = rows.matrix(value, where, identity(kind, value.dtype))
-    frame.values[op.results[0]] = rows.back(reduce_rows(kind, matrix))
+    rows = rows_of(frame)
+    matrix = rows.matrix(value, where, identity(op))
+    frame.values[op.results[0]] = rows.back(reduce_rows(str(op.attrs["kind"]), matrix))
 
 
 def _scan(run: Run, op: Operation, frame: Frame) -> None:
     value, where = _operands(run, op, frame)
-    kind, rows = str(op.attrs["kind"]), rows_of(frame)
-    matrix = rows.matrix(value, where, identity(kind, value.dtype))
-    scanned = scan_rows(kind, matrix, inclusive=bool(op.attrs["inclusive"]))
+    rows, empty = rows_of(frame), identity(op)
+    scanned = scan_rows(str(op.attrs["kind"]), rows.matrix(value, where, empty))
+    if not op.attrs["inclusive"]:
+        scanned = np.roll(scanned, 1, axis=1)
+        scanned[:, 0] = empty
     frame.values[op.results[0]] = rows.back(scanned)
 
 

@@ -348,8 +348,8 @@ SUB = _op("sub", "N N -> N", "Difference; integers wrap.", evaluate=n.sub)
 MUL = _op("mul", "N N -> N", "Product; integers wrap.", commutative=True, evaluate=n.mul)
 DIV = _op("div", "N N -> N", "Quotient: IEEE for floats; integers truncate, x/0 is 0, MIN/-1 is MIN.", evaluate=n.div)
 REM = _op("rem", "N N -> N", "Remainder of the truncated quotient, exact (C's fmod); integer x rem 0 is 0.", evaluate=n.rem)
-FLOORDIV = _op("floordiv", "N N -> N", "Python's //: floors; integer x//0 is 0, float x//0 the IEEE quotient.", evaluate=n.floordiv)
-MOD = _op("mod", "N N -> N", "Python's %: the sign of the divisor; integer x%0 is 0, float x%0 is NaN.", evaluate=n.mod)
+FLOORDIV = _op("floordiv", "N N -> N", "Python's //: floors; integer x//0 is 0, float x//0 the IEEE quotient. Floats by CPython's steps in their own type; f16 and bf16 by way of f32, rounded at the end.", evaluate=n.floordiv)
+MOD = _op("mod", "N N -> N", "Python's %: the sign of the divisor; integer x%0 is 0, float x%0 is NaN. Floats by CPython's steps, as floordiv.", evaluate=n.mod)
 NEG = _op("neg", "N -> N", "Negation; integers wrap, floats flip the sign bit.", evaluate=n.neg)
 ABS = _op("abs", "N -> N", "Magnitude; MIN stays MIN, floats clear the sign bit.", evaluate=n.abs_)
 MIN = _op("min", "N N -> N", "IEEE 754-2019 minimum: NaN propagates, -0 < +0.", commutative=True, evaluate=n.minimum)
@@ -384,7 +384,7 @@ GE = _op("ge", "N N -> bool", "Greater or equal.", evaluate=n.ge)
 SELECT = _op("select", "bool ... -> ...", "The second operand if the first is true, else the third; both are evaluated.", evaluate=n.select, rule=_select)
 
 # conversion
-CAST = _op("cast", "S -> to", "Conversion: integers wrap; float to integer truncates and saturates, NaN gives 0; to floats rounds to nearest even; to f8 saturates; to bool is != 0.", attrs={"to": Scalar}, evaluate=n.cast)
+CAST = _op("cast", "S -> to", "Conversion: integers wrap; float to integer truncates and saturates, NaN gives 0; to floats rounds to nearest even; to f8 saturates, infinities too; to bool is != 0. One rounding.", attrs={"to": Scalar}, evaluate=n.cast)
 BITCAST = _op("bitcast", "S -> to", "The same bits as another type of the width; a float NaN becomes the canonical quiet NaN first when the result is an integer.", attrs={"to": Scalar}, evaluate=n.bitcast, rule=_bitcast)
 ASSUME_UNIFORM = _op("assume_uniform", "S -> S", "The value, promised to be the same in the whole workgroup; the evaluator checks.", effect=Effect.SYNC, varying="never", evaluate=n.identity)
 
@@ -405,10 +405,10 @@ ATOMIC_CAS = _op("atomic.cas", "array i64... S S -> S", "Atomic compare (of bits
 BARRIER = _op("barrier", "->", "Wait for the whole scope; orders all spaces at that scope.", attrs={"scope": ("subgroup", "workgroup", "device")}, effect=Effect.SYNC | _RW)
 FENCE = _op("fence", "->", "Order memory accesses without waiting.", attrs={"order": ORDERS[1:], "scope": SCOPES}, effect=_RW)
 SHUFFLE = _op("shuffle", "S i64 bool -> S", "Another lane's value: lane index, xor mask, or distance up/down; 0 from a lane that does not exist or take part.", attrs={"mode": ("index", "xor", "up", "down")}, effect=Effect.SYNC, varying="always")
-BALLOT = _op("ballot", "bool bool -> u64", "One bit a lane: the predicate of the lanes that take part.", effect=Effect.SYNC, varying="always")
+BALLOT = _op("ballot", "bool bool -> u64", "One bit a lane, for lanes 0 to 63: the predicate of the lanes that take part.", effect=Effect.SYNC, varying="always")
 VOTE = _op("vote", "bool bool -> bool", "Whether any, or all, of the lanes that take part hold true.", attrs={"mode": ("any", "all")}, effect=Effect.SYNC, varying="always")
-SUBGROUP_REDUCE = _op("subgroup_reduce", "S bool -> S", "Reduction over a subgroup in a fixed tree: distances width/2 down to 1, lane i combines i and i xor distance.", attrs={"kind": REDUCE_KINDS}, effect=Effect.SYNC, varying="always", rule=_reduction("subgroup_reduce"))
-SUBGROUP_SCAN = _op("subgroup_scan", "S bool -> S", "Prefix reduction over a subgroup: distances 1 up to width/2, lane i combines i - distance and i.", attrs={"kind": REDUCE_KINDS, "inclusive": bool}, effect=Effect.SYNC, varying="always", rule=_reduction("subgroup_scan"))
+SUBGROUP_REDUCE = _op("subgroup_reduce", "S bool -> S", "Reduction over a subgroup in a fixed tree: distances P/2 down to 1, lane i combines i and i xor distance, with P the width rounded up to a power of two. Lanes that do not exist or take part hold the identity: +0, 1, the largest value (min), the least (max), all ones.", attrs={"kind": REDUCE_KINDS}, effect=Effect.SYNC, varying="always", rule=_reduction("subgroup_reduce"))
+SUBGROUP_SCAN = _op("subgroup_scan", "S bool -> S", "Prefix reduction over a subgroup: distances 1, 2, 4 up to P/2 (as subgroup_reduce), lane i combines i - distance and i; exclusive takes the result of lane i - 1, lane 0 the identity.", attrs={"kind": REDUCE_KINDS, "inclusive": bool}, effect=Effect.SYNC, varying="always", rule=_reduction("subgroup_scan"))
 
 # structure
 IF = _op("if", "bool -> ...", "Run one of two regions; results are what it yields.", regions=2, effect=_RW)
