@@ -9,7 +9,7 @@ from typing import Any
 
 from hetir.frontend.errors import UnknownNameError
 from hetir.frontend.extents import extent, known_extents
-from hetir.frontend.frame import Frame, handles
+from hetir.frontend.frame import Frame, did_you_mean, handles
 from hetir.frontend.operators import compute
 from hetir.frontend.tracer import Tracer
 from hetir.frontend.values import (
@@ -40,12 +40,22 @@ def attribute(frame: Frame, node: ast.Attribute) -> Any:
     try:
         found = getattr(value, node.attr)
     except AttributeError:
-        tracer.fail(UnknownNameError, f"{describe(value)} has no attribute `{node.attr}`")
+        tracer.fail(
+            UnknownNameError,
+            f"{describe(value)} has no attribute `{node.attr}`",
+            hint=_advice(value, node.attr),
+        )
     except Exception:  # noqa: BLE001 - a property may raise anything
         return compute(tracer, getattr, value, node.attr)
     if is_plain(value) and not isinstance(value, tuple) and not _volatile(found):
         return frame.captures.attribute(value, node.attr)
     return found
+
+
+def _advice(value: object, name: str) -> str | None:
+    if isinstance(value, tuple) and hasattr(list, name):
+        return "lists do not change in a kernel: use `hl.private(n, dtype)`"
+    return did_you_mean(name, [n for n in dir(value) if not n.startswith("_")])
 
 
 def _volatile(found: object) -> bool:

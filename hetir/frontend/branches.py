@@ -12,7 +12,7 @@ from hetir.frontend import operators, shapes
 from hetir.frontend.errors import JoinError, OperandError
 from hetir.frontend.frame import Frame, handles
 from hetir.frontend.leaving import seal_unreachable
-from hetir.frontend.shapes import Conflict, Shape, Weak
+from hetir.frontend.shapes import Conflict, Missing, Shape, Weak
 from hetir.frontend.tracer import Block, Tracer
 from hetir.frontend.values import RANK, Poison, Unset, WeakNumber, describe, is_plain
 from hetir.ir import ops
@@ -161,7 +161,7 @@ def _meet(
         if isinstance(shape, Weak):
             values = [arm.env.get(name, _UNSET) for arm in open_arms]
             frame.env[name] = meeting.number(values, shape.kind, name)
-        elif not isinstance(shape, Conflict):
+        elif not isinstance(shape, (Conflict, Missing)):
             frame.env[name] = shapes.rebuild(shape, flat)
 
 
@@ -213,6 +213,8 @@ def _joined(frame: Frame, name: str, arms: list[Arm], values: list[Any]) -> Shap
     different = len(values) == 2 and values[0] is not values[1]
     if not isinstance(shape, Conflict) and different and not shapes.movable(shape):
         shape = Conflict(kinds[0], kinds[1])
+    if isinstance(shape, Missing):
+        frame.env[name] = Unset(next((a.where[name] for a in arms if name in a.where), None))
     if isinstance(shape, Conflict):
         places = [arm.where.get(name) for arm in arms]
         frame.env[name] = conflict(frame, name, kinds, values, places)
@@ -237,9 +239,12 @@ def conflict(
         for kind, loc in sides
         if loc is not None
     ]
-    if all(isinstance(kind, shapes.Arrays) for kind in kinds):
+    arrays = [kind for kind in kinds if isinstance(kind, shapes.Arrays)]
+    if len(arrays) == len(kinds):
         message = f"`{name}` is one of two arrays that cannot be chosen between at run time"
-        hint = "write the accesses in both branches"
+        hint = "write the accesses on both paths"
+        if any(kind.type.space in ("shared", "private") for kind in arrays):
+            hint = "use one array with one axis more: `hl.shared((2, n), dtype)`"
     else:
         shown = " or ".join(shapes.words(kind) for kind in kinds)
         message = f"`{name}` is {shown}, depending on the path"
@@ -322,11 +327,11 @@ def _expression_shape(tracer: Tracer, values: list[Any]) -> Shape:
         return shapes.Scalars(tracer.common(values))
     shape = shapes.settle(shapes.join(*kinds))
     movable = shapes.movable(shape) or values[0] is values[1]
-    if isinstance(shape, (Conflict, shapes.Missing)) or not movable:
+    if isinstance(shape, (Conflict, Missing)) or not movable:
         tracer.fail(
             OperandError,
             f"one side is {describe(values[0])}, the other {describe(values[1])}",
-            hint="make both sides one type, or write `if` and `else`",
+            hint="make both sides one type",
         )
     return shape
 

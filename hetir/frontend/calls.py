@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
+import sys
 import types
 from typing import Any
 
@@ -17,7 +18,7 @@ from hetir.frontend.iteration import static_items
 from hetir.frontend.operators import compute
 from hetir.frontend.primitive import Elementary, Func
 from hetir.frontend.tracer import Tracer
-from hetir.frontend.values import FormatText, Method, Typed, describe, is_plain
+from hetir.frontend.values import FormatText, Method, Typed, describe, is_plain, quoted
 from hetir.ir.core import Value
 from hetir.ir.types import F32, Scalar
 
@@ -133,7 +134,11 @@ def check_arguments(
     try:
         _signature(function).bind(*arguments, **named)
     except TypeError as error:
-        tracer.fail(CallError, f"`{function.__name__}`: {error}")
+        tracer.fail(
+            CallError,
+            f"`{function.__name__}`: {quoted(error)}",
+            hint=f"its parameters are `{', '.join(_signature(function).parameters)}`",
+        )
 
 
 def _plain_call(tracer: Tracer, callee: Any, arguments: list[Any], named: dict[str, Any]) -> Any:
@@ -165,9 +170,11 @@ def _plain_call(tracer: Tracer, callee: Any, arguments: list[Any], named: dict[s
     return compute(tracer, callee, *arguments, **named)
 
 
-def _replacement(name: str, value: object) -> str:
+def _replacement(name: str, value: object) -> str | None:
     if isinstance(value, FormatText):
         return "pass f-strings to `hl.print` only"
-    if name == "print":
-        return "write `hl.print(...)`"
-    return f"look for `hl.{name}`, or write the function in Python"
+    if name in ("str", "repr", "format"):
+        return "print values with `hl.print`"
+    if hasattr(sys.modules.get("hetir.lang"), name):
+        return f"write `hl.{name}(...)`"
+    return "write the function in Python"

@@ -121,3 +121,9 @@ class RecursionRefusedError(CompileError):
     """A helper function calls itself; write a loop."""
 
     code = "HET216"
+
+
+class UnpackError(CompileError):
+    """A tuple is assigned to more or fewer names than it has values."""
+
+    code = "HET218"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 import builtins
+import difflib
 import types
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from hetir.diagnostics import CompileError
+from hetir.diagnostics import CompileError, Label
 from hetir.frontend.captures import Captures
 from hetir.frontend.errors import UnknownNameError, UnsetVariableError, UnsupportedSyntaxError
 from hetir.frontend.refusals import REFUSED
@@ -131,11 +132,13 @@ class Frame:
 
     def unset(self, node: ast.Name, loc: Loc | None = None) -> NoReturn:
         """Raise the error for a variable without a value."""
+        also = () if loc is None else (Label(self.tracer.called(loc), "it is set only here"),)
         self.fail(
             UnsetVariableError,
             f"`{node.id}` may have no value here",
             node,
-            label="read here" if loc is None else "",
+            label="read here",
+            also=also,
             hint=f"give `{node.id}` a value before the branch or loop that assigns it",
         )
 
@@ -154,7 +157,10 @@ class Frame:
             return self.captures.item(scope, name)
         if hasattr(builtins, name):
             return getattr(builtins, name)
-        return self.fail(UnknownNameError, f"`{name}` is not defined", node)
+        known = (*self.env, *scope)
+        return self.fail(
+            UnknownNameError, f"`{name}` is not defined", node, hint=did_you_mean(name, known)
+        )
 
     def store(self, name: str, value: Any, node: ast.AST) -> None:
         """Give a local variable a value."""
@@ -173,6 +179,12 @@ class Frame:
         parent = self.tracer.block.parent
         assert parent is not None
         self.tracer.block = parent
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str | None:
+    """A hint for a misspelt name."""
+    near = difflib.get_close_matches(name, known, 1)
+    return f"write `{near[0]}`" if near else None
 
 
 _ABSENT: Any = object()

@@ -25,6 +25,7 @@ from hetir.frontend.values import (
     Typed,
     WeakNumber,
     describe,
+    quoted,
 )
 from hetir.ir import ops
 from hetir.ir.core import Function, Value, walk
@@ -110,7 +111,7 @@ def _bind(
     except TypeError as error:
         frame.fail(
             CallError,
-            f"`{callee.__name__}`: {error}",
+            f"`{callee.__name__}`: {quoted(error)}",
             node,
             hint=f"its parameters are `{callee.__name__}({', '.join(signature.parameters)})`",
         )

@@ -19,6 +19,7 @@ from hetir.frontend.values import (
     Unset,
     WeakNumber,
     number_kind,
+    shown_array,
 )
 from hetir.ir.core import Value
 from hetir.ir.types import ArrayType, Scalar, Type
@@ -245,8 +246,10 @@ def words(shape: Shape) -> str:
             return f"the number `{shape.value}`" if kind else f"`{shape.value}`"
         case Weak():
             return f"a Python {shape.kind}"
-        case Scalars() | Arrays():
+        case Scalars():
             return f"`{shape.type}`"
+        case Arrays():
+            return f"the array `{shown_array(shape.type)}`"
         case Tuples():
             return f"a tuple of {len(shape.items)}"
         case Missing():

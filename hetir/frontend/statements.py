@@ -6,7 +6,12 @@ import ast
 from typing import Any
 
 from hetir.frontend import indexing, operators, shapes
-from hetir.frontend.errors import IndexingError, StaticAssertError, UnsupportedSyntaxError
+from hetir.frontend.errors import (
+    IndexingError,
+    StaticAssertError,
+    UnpackError,
+    UnsupportedSyntaxError,
+)
 from hetir.frontend.expressions import HANDLE_TARGET, bind
 from hetir.frontend.frame import Frame, handles
 from hetir.frontend.iteration import static_items
@@ -87,11 +92,7 @@ def _sequence(frame: Frame, target: ast.Tuple | ast.List, value: Any) -> None:
         at, count = stars[0], len(items) - wanted + 1
         items[at : at + count] = [tuple(items[at : at + count])]
     if len(items) != wanted:
-        frame.fail(
-            UnsupportedSyntaxError,
-            f"{wanted} names for {len(items)} values",
-            target,
-        )
+        frame.fail(UnpackError, f"the tuple has {len(items)} values, the target takes {wanted}", target)
     for element, item in zip(target.elts, items, strict=True):
         bind(frame, element.value if isinstance(element, ast.Starred) else element, item)
 

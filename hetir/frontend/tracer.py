@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
+from pathlib import Path
 from typing import NoReturn
 
 import numpy as np
@@ -21,6 +22,9 @@ from hetir.ir.core import NO_ATTRS, Attr, Function, Operation, Options, Region, 
 from hetir.ir.ops import Spec
 from hetir.ir.types import BOOL, I64, Scalar, Type
 from hetir.source import Loc
+
+
+LIBRARY = str(Path(__file__).parent.parent / "lang")
 
 
 class Block(Builder):
@@ -250,10 +254,14 @@ class Tracer:
 
     def called(self, loc: Loc) -> Loc:
         """`loc` with the calls that led to it."""
+        chain = [*self.callers, loc]
+        # a mistake inside a function of hetir is the mistake of the user's call
+        while len(chain) > 1 and chain[-1].file.startswith(LIBRARY):
+            chain.pop()
         caller: Loc | None = None
-        for call in self.callers:
+        for call in chain[:-1]:
             caller = replace(call, caller=caller)
-        return replace(loc, caller=caller)
+        return replace(chain[-1], caller=caller)
 
 
 _ACTIVE: ContextVar[Tracer | None] = ContextVar("hetir_tracer", default=None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import types
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -145,11 +147,22 @@ def number_kind(value: object) -> str | None:
 _F8_NAMES = ("float8_e4m3fn", "float8_e5m2")
 
 
+def shown_array(kind: ArrayType) -> str:
+    """An array type as users write it: `f32[:, :]`, or with the extents of a fixed shape."""
+    axes = ":" * kind.ndim if kind.shape is None else map(str, kind.shape)
+    space = "" if kind.space == "global" else f"{kind.space} "
+    return f"{space}{kind.element}[{', '.join(axes)}]"
+
+
 def describe(value: object) -> str:
     """How an error message names a value's type."""
     match value:
-        case Typed() | ArrayHandle():
+        case Typed():
             return f"`{value.type}`"
+        case ArrayHandle():
+            return f"the array `{shown_array(value.type)}`"
+        case types.ModuleType():
+            return f"the module `{value.__name__}`"
         case WeakNumber():
             return f"a run-time Python {value.kind}"
         case Extents():
@@ -170,3 +183,7 @@ def describe(value: object) -> str:
             return f"the class `{value.__name__}`"
         case _:
             return f"a Python `{type(value).__name__}`"
+
+def quoted(error: Exception) -> str:
+    """Python's message with names in backticks."""
+    return re.sub(r"'(\w+)'", r"`\1`", str(error))

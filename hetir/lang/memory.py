@@ -85,6 +85,6 @@ def word(what: str, given: object, allowed: tuple[str, ...]) -> str:
     if not isinstance(given, str) or given not in allowed:
         shown = f"`{given}`" if isinstance(given, str) else describe(given)
         current().fail(
-            ChoiceError, f"{shown} is no {what}", hint=f"write one of {', '.join(allowed)}"
+            ChoiceError, f"{shown} is not a legal {what}", hint=f"write one of {', '.join(allowed)}"
         )
     return given
