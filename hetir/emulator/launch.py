@@ -16,7 +16,7 @@ from hetir.emulator.machine import execute
 from hetir.emulator.memory import Buffer, argument_buffer, root_view
 from hetir.emulator.run_state import Run
 from hetir.emulator.values import Held
-from hetir.ir.core import Kernel, Value, walk
+from hetir.ir.core import Kernel, Operation, Value, walk
 from hetir.ir.types import ArrayType, Scalar
 
 LANES_A_BATCH = 1 << 16
@@ -124,6 +124,15 @@ def _meets_grid(kernel: Kernel) -> bool:
     return any(op.name == "barrier" and op.attrs["scope"] == "device" for op in walk(kernel.body))
 
 
+def _may_wait(op: Operation) -> bool:
+    """Whether an op is a loop that could leave because of what an atomic saw."""
+    if op.name not in ("loop", "for"):
+        return False
+    names = {inner.name for inner in walk(op.regions[0])}
+    atomic = any(name.startswith("atomic") for name in names)
+    return atomic and (op.name == "loop" or bool(names & {"break", "return"}))
+
+
 def _groups_a_batch(kernel: Kernel, items: int) -> int:
     """How many workgroups run side by side.
 
@@ -137,8 +146,7 @@ def _groups_a_batch(kernel: Kernel, items: int) -> int:
         if op.name == "alloc" and isinstance(kind, ArrayType):
             size = math.prod(kind.shape or ()) * kind.element.bytes
             shared, private = shared + (kind.space == "shared") * size, private + size
-        if op.name == "loop":
-            waits |= any(o.name.startswith("atomic") for o in walk(op.regions[0]))
+        waits |= _may_wait(op)
     if waits:
         return 1
     room = BYTES_A_BATCH // max(1, shared + private * items)

@@ -84,7 +84,8 @@ class Run:
                 "a barrier is reached by only some work-items of a workgroup",
                 hint="move the barrier out of the divergent branch or loop",
             )  # fmt: skip
-        elif self.checker is not None:
+        # a divergent barrier orders those who came, or each access after it would be a race
+        if self.checker is not None:
             self.checker.barrier(op, frame)
 
 

@@ -55,10 +55,12 @@ class Shadow:
         self.clock = np.zeros((_SLOTS, size), np.int64)
         self.site = np.zeros((_SLOTS, size), np.int32)
         self.scope = np.zeros((_SLOTS, size), np.int8)
+        self.used: set[int] = set()
 
     def access(self, new: Accesses, clocks: Clocks) -> list[Conflict]:
         """Record an op's accesses; the conflicts with older ones and among themselves."""
-        found = [c for slot in _AGAINST[new.kind] if (c := self._against(slot, new, clocks))]
+        slots = [slot for slot in _AGAINST[new.kind] if slot in self.used]
+        found = [c for slot in slots if (c := self._against(slot, new, clocks))]
         order = _sorted(new.granules)
         among = _among(new, clocks, order)
         if among is not None:
@@ -109,10 +111,16 @@ class Shadow:
         self.item[base + 1, away] = -1
 
     def _move(self, source: int, target: int, granules: Lanes) -> None:
+        if not len(granules):
+            return
+        self.used.add(target)
         for lanes in (self.item, self.clock, self.site, self.scope):
             lanes[target, granules] = lanes[source, granules]
 
     def _put(self, slot: int, new: Accesses, clocks: Clocks, at: Lanes, granules: Lanes) -> None:
+        if not len(granules):
+            return
+        self.used.add(slot)
         lanes = new.lanes[at]
         self.item[slot, granules] = clocks.items[lanes]
         self.clock[slot, granules] = clocks.clock[lanes]

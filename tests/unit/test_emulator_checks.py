@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -665,3 +666,62 @@ def test_one_seed_one_result() -> None:
         run(kernel, [y, x], (7,), (33,), seed=5)
         results.add((int(y[0]), float(x[0])))
     assert len(results) == 1
+
+
+# ---- races, against a list of all pairs ----------------------------------------------------
+
+ITEMS, GROUPS = 6, 3
+
+
+def random_accesses(rng: random.Random) -> list[tuple[str, int, int, int]]:
+    """Steps that every work-item takes: a barrier, or an access at (a * id + b) % n."""
+    size = rng.choice([4, 18, 40])
+    kinds = rng.choice([["load", "store"], ["load", "rmw"], ["load", "store", "rmw", "barrier"]])
+    return [
+        (rng.choice(kinds), rng.choice([0, 1, 1, 2]), rng.randrange(size), size)
+        for _ in range(rng.randint(2, 5))
+    ]
+
+
+def races(steps: list[tuple[str, int, int, int]]) -> bool:
+    """Whether two accesses of unlike items meet, one writes, and no barrier is between."""
+    seen: list[tuple[int, int, int, str]] = []
+    epoch = 0
+    for kind, a, b, size in steps:
+        if kind == "barrier":
+            epoch += 1
+            continue
+        for item in range(ITEMS * GROUPS):
+            place = (a * item + b) % size
+            for other, when, there, what in seen:
+                same_group = other // ITEMS == item // ITEMS
+                if other == item or there != place or (same_group and when < epoch):
+                    continue
+                if "store" in (kind, what) or {kind, what} == {"load", "rmw"}:
+                    return True
+            seen.append((item, epoch, place, kind))
+    return False
+
+
+def test_races_are_found_exactly() -> None:
+    found = 0
+    for seed in range(250):
+        steps = random_accesses(random.Random(seed))
+        m = Maker(x=array(I32, 1))
+        for kind, a, b, size in steps:
+            if kind == "barrier":
+                m.barrier()
+                continue
+            index = m.op("mod", m.op("add", m.op("mul", m.id(), a), b), size)
+            match kind:
+                case "load":
+                    m.load(m.x, index)
+                case "store":
+                    m.store(m.x, index, 1)
+                case _:
+                    m.rmw("add", m.x, index, 1)
+        report = run(m.kernel(), [i32(40)], (GROUPS,), (ITEMS,), checks=True, seed=seed)
+        assert bool(report.faults) == races(steps), (seed, steps, str(report))
+        assert {f.code for f in report.faults} <= {"HET602"}
+        found += races(steps)
+    assert 50 < found < 200
