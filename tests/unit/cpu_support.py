@@ -101,6 +101,39 @@ def pack(artifact: Artifact, arguments: Sequence[Any]) -> Any:
     return block
 
 
+def enter(
+    artifact: Artifact,
+    arguments: Sequence[Any],
+    grid: tuple[int, int, int],
+    workgroup: tuple[int, int, int],
+    *,
+    records: np.ndarray[Any, Any] | None = None,
+    folder: Path | None = None,
+) -> Callable[[int, int], None]:
+    """A function that runs workgroups [first, last), each call with scratch of its own."""
+    entry = link(artifact, folder) if folder else jit(artifact)
+    block = pack(artifact, arguments)
+    shared = -(-artifact.resources.shared_bytes // 64) * 64
+    size = shared + artifact.resources.item_bytes * int(np.prod(workgroup))
+    address = None if records is None else records.ctypes.data
+    launch = _Launch(grid, workgroup, address, None)
+
+    def go(first: int, last: int) -> None:
+        guard = np.full(size + 128 + 64, 0xA5, np.uint8)
+        start = -guard.ctypes.data % 64 + 64
+        entry(
+            ctypes.c_void_p(block.ctypes.data),
+            ctypes.byref(launch),
+            ctypes.c_void_p(guard.ctypes.data + start),
+            ctypes.c_int64(first),
+            ctypes.c_int64(last),
+        )
+        assert (guard[:start] == 0xA5).all(), "scratch underrun"
+        assert (guard[start + size :] == 0xA5).all(), "scratch overrun"
+
+    return go
+
+
 def run(
     kernel: Kernel,
     arguments: Sequence[Any],
@@ -117,27 +150,14 @@ def run(
     With a folder the object is linked there by the system's linker.
     """
     artifact = compile_kernel(kernel, **options)
-    entry = link(artifact, folder) if folder else jit(artifact)
-    block = pack(artifact, arguments)
-    items = int(np.prod(workgroup))
-    shared = -(-artifact.resources.shared_bytes // 64) * 64
-    size = shared + artifact.resources.item_bytes * items
-    guard = np.full(size + 128 + 64, 0xA5, np.uint8)
-    start = -guard.ctypes.data % 64 + 64
     buffer = np.zeros(16 + records, np.uint8)
     buffer[:8] = np.array([records], np.uint64).view(np.uint8)
-    launch = _Launch(grid, workgroup, buffer.ctypes.data if records else None, None)
+    go = enter(
+        artifact, arguments, grid, workgroup, records=buffer if records else None, folder=folder
+    )
     total = int(np.prod(grid))
-    edges = [total * i // pieces for i in range(pieces + 1)]
-    for first, last in itertools.pairwise(edges):
-        entry(
-            ctypes.c_void_p(block.ctypes.data),
-            ctypes.byref(launch),
-            ctypes.c_void_p(guard.ctypes.data + start),
-            ctypes.c_int64(first),
-            ctypes.c_int64(last),
-        )
-    assert (guard[:start] == 0xA5).all(), "scratch underrun"
-    assert (guard[start + size :] == 0xA5).all(), "scratch overrun"
+    for piece in range(pieces):
+        go(total * piece // pieces, total * (piece + 1) // pieces)
+    if not records:
+        buffer[:] = 0
     return Run(buffer.tobytes(), artifact)
-
