@@ -81,7 +81,8 @@ def _groups() -> dict[str, list[Instance]]:
 GROUPS = _groups()
 
 
-def _result(instance: Instance) -> Scalar:
+def result_of(instance: Instance) -> Scalar:
+    """The type of the only result."""
     (kind,) = ops.infer(instance.spec, instance.operands, instance.attrs)
     assert isinstance(kind, Scalar)
     return kind
@@ -101,7 +102,7 @@ def test_pure_ops_without_half_or_rounding_instructions(key: str, tmp_path: Path
 def check(group: list[Instance], folder: Path, **options: Any) -> None:
     """One workgroup over all corners, so that LLVM vectorises the loop."""
     sources = [SCALARS[str(t)] for t in group[0].operands]
-    kinds = [_result(i) for i in group]
+    kinds = [result_of(i) for i in group]
 
     def build(b: Builder, *arrays: Value) -> None:
         at = b.value(ops.GLOBAL_ID, axis=0)
