@@ -4,11 +4,14 @@ A file under tests/golden that no test asked for fails the run when the whole su
 """
 
 import difflib
+import sys
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent / "golden"
+# for helpers, `from tests.unit.x import y`; last, so that the installed hetir is what is tested
+sys.path.append(str(Path(__file__).parents[1]))
 
 
 def pytest_addoption(parser):
