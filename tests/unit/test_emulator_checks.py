@@ -506,6 +506,62 @@ def three_roles_in_order() -> Launch:
 
 
 @clean
+def release_sequence_that_another_item_continues() -> Launch:
+    """A relaxed read-modify-write between the release and the acquire keeps them in touch."""
+    m = Maker(data=array(F32, 1), flag=array(I32, 1), y=array(F32, 1))
+    with m.if_(m.op("eq", m.local(), 0)):
+        m.store(m.data, 0, 2.0)
+        m.rmw("add", m.flag, 0, 1, order="release")
+    with m.if_(m.op("eq", m.local(), 1)):
+        m.rmw("add", m.flag, 0, 1)
+    with m.if_(m.op("eq", m.local(), 2)):
+        m.op("atomic.load", m.flag, 0, order="acquire", scope="device")
+        m.store(m.y, 0, m.load(m.data, 0))
+    return m, [f32(1), i32(1), f32(1)], 1, 8
+
+
+@clean
+def knowledge_passed_on_by_a_third_item() -> Launch:
+    m = Maker(data=array(F32, 1), flags=array(I32, 1), y=array(F32, 1))
+    at = {"scope": "workgroup"}
+    with m.if_(m.op("eq", m.local(), 0)):
+        m.store(m.data, 0, 2.0)
+        m.emit("atomic.store", m.flags, 0, m.const(I32, 1), order="release", **at)
+    with m.if_(m.op("eq", m.local(), 1)):
+        m.op("atomic.load", m.flags, 0, order="acquire", **at)
+        m.emit("atomic.store", m.flags, 1, m.const(I32, 1), order="seq_cst", **at)
+    with m.if_(m.op("eq", m.local(), 2)):
+        m.op("atomic.load", m.flags, 1, order="seq_cst", **at)
+        m.store(m.y, 0, m.load(m.data, 0))
+    return m, [f32(1), i32(2), f32(1)], 1, 8
+
+
+def subgroup_scope(reader: int) -> Launch:
+    """Item 0 hands data to the item `reader` at subgroup scope; subgroups have 32 lanes."""
+    m = Maker(data=array(F32, 1), flag=array(I32, 1), y=array(F32, 1))
+    at = {"scope": "subgroup"}
+    with m.if_(m.op("eq", m.local(), 0)):
+        m.store(m.data, 0, 2.0)
+        m.emit("fence", order="release", scope="subgroup")
+        m.emit("atomic.store", m.flag, 0, m.const(I32, 1), order="relaxed", scope="workgroup")
+    with m.if_(m.op("eq", m.local(), reader)):
+        m.op("atomic.load", m.flag, 0, order="relaxed", scope="workgroup")
+        m.emit("fence", order="acquire", **at)
+        m.store(m.y, 0, m.load(m.data, 0))  # fault
+    return m, [f32(1), i32(1), f32(1)], 1, 64
+
+
+@clean
+def subgroup_scope_within_a_subgroup() -> Launch:
+    return subgroup_scope(31)
+
+
+@faulty("HET602", "data")
+def subgroup_scope_between_subgroups() -> Launch:
+    return subgroup_scope(32)
+
+
+@clean
 def promise_that_holds_in_each_workgroup() -> Launch:
     m = Maker(y=array(F32, 1))
     v = m.op("assume_uniform", m.op("floordiv", m.id(), 32))
@@ -583,7 +639,11 @@ def wait_for_an_earlier_ticket() -> Launch:
 def test_planted_fault_is_found(
     name: str, code: str, array_name: str, build: Callable[[], Launch]
 ) -> None:
-    shared = {"last_workgroup": last_workgroup, "three_roles": three_roles}
+    shared = {
+        "last_workgroup": last_workgroup,
+        "three_roles": three_roles,
+        "subgroup_scope": subgroup_scope,
+    }
     marked = next((f for start, f in shared.items() if name.startswith(start)), build)
     lines, start = inspect.getsourcelines(marked)
     wanted = {start + at for at, line in enumerate(lines) if "# fault" in line}
