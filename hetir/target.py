@@ -51,6 +51,21 @@ class Target:
         return UnsupportedError(f"{sentence} on target `{self.name}`", *labels)
 
 
+# the attributes, and the operand where it is not the first scalar, that a key names
+_KEY_ATTRS: Mapping[str, tuple[str, ...]] = {
+    "const": ("type",),
+    **dict.fromkeys(("cast", "bitcast"), ("to",)),
+    **dict.fromkeys(("load", "store", "atomic.load", "atomic.store", "atomic.cas"), ("element",)),
+    "atomic.rmw": ("kind", "element"),
+    **dict.fromkeys(("subgroup_reduce", "subgroup_scan"), ("kind",)),
+    "barrier": ("scope",),
+}
+_KEY_OPERAND: Mapping[str, int] = {
+    "select": 1,
+    **dict.fromkeys(("subgroup_reduce", "subgroup_scan"), 0),
+}
+
+
 def key_of(op: Operation) -> Key:
     """The op's name, then the types (and kinds) that decide how it is done."""
     return key(op.spec, [v.type for v in op.operands], op.attrs)
@@ -58,26 +73,15 @@ def key_of(op: Operation) -> Key:
 
 def key(spec: Spec, operands: Sequence[Type], attrs: Mapping[str, Attr]) -> Key:
     """`key_of` for an op that is not built."""
-    names = tuple("ref" if isinstance(t, RefType) else str(t) for t in operands)
-    match spec.name:
-        case "const":
-            return spec.name, str(attrs["type"])
-        case "cast" | "bitcast":
-            return spec.name, names[0], str(attrs["to"])
-        case "select":
-            return spec.name, names[1]
-        case "load" | "store" | "atomic.load" | "atomic.store" | "atomic.cas":
-            return spec.name, str(attrs.get("element"))
-        case "atomic.rmw":
-            return spec.name, str(attrs["kind"]), str(attrs.get("element"))
-        case "subgroup_reduce" | "subgroup_scan":
-            return spec.name, str(attrs["kind"]), names[0]
-        case "barrier":
-            return spec.name, str(attrs["scope"])
-        case _ if spec.operands and spec.operands[0] in CLASSES:
-            return spec.name, names[0]
-        case _:
-            return (spec.name,)
+    shown = [attrs[name] for name in _KEY_ATTRS.get(spec.name, ())]
+    place = _KEY_OPERAND.get(spec.name)
+    if place is None and spec.operands and spec.operands[0] in CLASSES:
+        place = 0
+    if place is not None:
+        kind = operands[place]
+        typed = "ref" if isinstance(kind, RefType) else str(kind)
+        shown = [typed, *shown] if "to" in spec.attrs else [*shown, typed]
+    return (spec.name, *map(str, shown))
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,4 +156,3 @@ def _accesses(name: str) -> Iterator[tuple[tuple[Type, ...], Mapping[str, Attr]]
         if kind:
             attrs["kind"] = kind
         yield (RefType("global"), I64, *(element,) * count), attrs
-

@@ -131,7 +131,9 @@ class _Expander:
         array, steps = self.arrays[op.operands[0]], op.attrs["steps"]
         assert isinstance(steps, tuple)
         rest = iter(self.env.get(v, v) for v in op.operands[1:])
-        offset, extents, strides = array.offset, [], []
+        offset = array.offset
+        extents: list[Value] = []
+        strides: list[Value] = []
         for step, stride in zip(steps, array.strides, strict=True):
             assert isinstance(step, int)
             moved = builder.value(ops.MUL, next(rest), stride)
@@ -210,4 +212,3 @@ def _inside(builder: Builder, array: _Array, indices: Sequence[Value]) -> Value:
         high = builder.value(ops.LT, index, extent)
         inside = builder.value(ops.AND, inside, builder.value(ops.AND, low, high))
     return inside
-

@@ -36,5 +36,7 @@ def test_saxpy(tmp_path: Path, level: int, disjoint: bool) -> None:
     y = np.random.default_rng(2).standard_normal(1000).astype(np.float32)
     want = np.float32(1.7) * x + y
     args = (np.float32(1.7), x, y)
-    run(saxpy(), args, (9, 1, 1), (128, 1, 1), tmp_path, pieces=3, optimise=level, disjoint=disjoint)
+    run(
+        saxpy(), args, (9, 1, 1), (128, 1, 1), tmp_path, pieces=3, optimise=level, disjoint=disjoint
+    )
     np.testing.assert_array_equal(y, want)

@@ -17,7 +17,7 @@ from hetir.ir.build import Builder
 from hetir.ir.core import Kernel, Value
 from hetir.ir.types import F32, I64, SCALARS, ArrayType, array, static_array
 from hetir.source import Loc
-from hetir.testing.cases import differences
+from hetir.testing.differential import differences
 from tests.unit.cpu_support import enter, kernel_of, run
 
 
@@ -163,7 +163,13 @@ def test_records_past_the_capacity_are_counted_and_dropped() -> None:
     assert struct.unpack_from("<QQ", result.records) == (100, 320)
     # three records of 32 bytes fit; the fourth would not, and bytes 96 to 100 stay untouched
     for index in range(3):
-        assert struct.unpack_from("<IIqqQ", result.records, 16 + 32 * index) == (32, 0, 0, index, index)
+        assert struct.unpack_from("<IIqqQ", result.records, 16 + 32 * index) == (
+            32,
+            0,
+            0,
+            index,
+            index,
+        )
     assert result.records[16 + 96 :] == bytes(4)
 
 
@@ -255,7 +261,10 @@ def test_ids_of_huge_grids(grid: tuple[int, int, int], first: int) -> None:
 def test_empty_ranges_run_nothing() -> None:
     out = np.zeros((1, 3), np.int64)
     go = enter(
-        compile_kernel(kernel_of(_ids, [array(I64, 2), I64])), [out, np.int64(0)], (0, 1, 1), (1, 1, 1)
+        compile_kernel(kernel_of(_ids, [array(I64, 2), I64])),
+        [out, np.int64(0)],
+        (0, 1, 1),
+        (1, 1, 1),
     )
     go(0, 0)
     assert not out.any()

@@ -13,7 +13,7 @@ from hetir import emulator
 from hetir.ir.core import Kernel
 from hetir.ir.text import parse_module
 from hetir.passes.expand_arrays import expand_arrays
-from hetir.testing.cases import differences
+from hetir.testing.differential import differences
 from tests.unit.cpu_support import run
 
 Dims = tuple[int, int, int]
@@ -42,7 +42,6 @@ def agree(
         run(kernel, got, grid, workgroup, pieces=2, optimise=level)
         assert not differences(want, got)
     return want
-
 
 
 def test_values_live_across_a_barrier() -> None:
@@ -178,7 +177,9 @@ def test_subgroup_trees(element: str, width: int) -> None:
     dtype = kernel.params[0].value.type.element.numpy
     count = 2 * 150
     values = random.integers(-5, 6, count).astype(np.float32)
-    x = (values != 0 if element == "bool" else values + (0.1 if "f" in element else 0)).astype(dtype)
+    x = (values != 0 if element == "bool" else values + (0.1 if "f" in element else 0)).astype(
+        dtype
+    )
     where = random.random(count) < 0.8
     y = np.zeros((3 * len(kinds), count), dtype)
     agree(kernel, [x, where, y], (2, 1, 1), (50, 3, 1), levels=(1,))

@@ -18,7 +18,7 @@ from hetir.passes.expand_arrays import expand_arrays
 from hetir.passes.expansions import EXPANSIONS
 from hetir.passes.legalize import legalize
 from hetir.target import Instance, Key, Target, UnsupportedError, instances, key_of
-from hetir.testing.cases import differences
+from hetir.testing.differential import differences
 from tests.unit.cpu_support import elementwise, kernel_of
 
 CPUS = ("cpu", "cpu:x86-64", "cpu:x86-64-v3", "cpu:aarch64")
@@ -100,7 +100,7 @@ def _random(kind: Scalar, count: int, random: np.random.Generator) -> np.ndarray
 
 def test_refusal_names_the_target_and_the_reason() -> None:
     kernel = kernel_of(lambda b: b.emit(ops.BARRIER, attrs={"scope": "device"}) and None, [])
-    with pytest.raises(UnsupportedError, match="barrier over the whole grid .* target `cpu`"):
+    with pytest.raises(UnsupportedError, match=r"barrier over the whole grid .* target `cpu`"):
         legalize(kernel, resolve("cpu")[0])
 
 

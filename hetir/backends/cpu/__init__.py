@@ -23,7 +23,11 @@ VERSION = 1  # of the code that this backend writes, part of every key
 
 
 def emit_ir(
-    kernel: Kernel, *, target: str = "cpu", workgroup: Workgroup | None = None, disjoint: bool = False
+    kernel: Kernel,
+    *,
+    target: str = "cpu",
+    workgroup: Workgroup | None = None,
+    disjoint: bool = False,
 ) -> str:
     """The LLVM IR of a kernel without calls, before LLVM's own passes."""
     description = resolve(target)[0]

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from hetir.artifact import Layout
-from hetir.backends.cpu.alias import Aliases
-from hetir.backends.cpu.frame import (
-    Frame,
-    Workgroup,
-    bytes_of,
-    load_context,
-    plan,
-    store_context,
-)
+from hetir.backends.cpu.frame import Workgroup
+from hetir.backends.cpu.items import Item, ItemEmitter
 from hetir.backends.cpu.program import (
     Control,
     Exchange,
@@ -26,30 +18,18 @@ from hetir.backends.cpu.program import (
     Schedule,
     Subgroups,
 )
-from hetir.backends.cpu.records import Records
 from hetir.backends.cpu.subgroups import Exchanger
-from hetir.backends.llvm import memory
-from hetir.backends.llvm.code import Code
-from hetir.backends.llvm.rules import RULES
-from hetir.backends.llvm.structure import Joint, Structured, trip_count
+from hetir.backends.llvm.structure import Joint, trip_count
 from hetir.ir import ops
 from hetir.ir.core import Kernel, Operation, Value
-from hetir.ir.types import ArrayType, Scalar
-from hetir.target import Target, key_of
+from hetir.ir.types import Scalar
+from hetir.target import Target
 
 _SIGNATURE = "ptr %args, ptr %launch, ptr noalias %scratch, i64 %first, i64 %last"
 
 
-@dataclass(frozen=True, slots=True)
-class _Item:
-    """The names of a work-item's ids inside a leaf."""
-
-    linear: str
-    local: tuple[str, str, str] | None
-
-
-class Emitter(Structured):
-    """Emits one kernel; `local` is what the current leaf knows, `outer` what its level does."""
+class Emitter(ItemEmitter):
+    """Emits one kernel: the levels and their loops."""
 
     def __init__(
         self,
@@ -61,29 +41,18 @@ class Emitter(Structured):
         workgroup: Workgroup | None,
         disjoint: bool,
     ) -> None:
-        super().__init__(Code())
-        self.kernel = kernel
+        super().__init__(kernel, schedule, layout, workgroup=workgroup, disjoint=disjoint)
         self.target = target
-        self.outer: dict[Value, str] = {}
-        self.plan = plan(kernel, schedule)
-        self.schedule = schedule
-        self.frame = Frame(self.code, self.plan, layout, workgroup)
-        self.aliases = Aliases(kernel, disjoint=disjoint)
-        self.records = Records(self.code, self.frame, kernel)
-        self._params = {p.value: i for i, p in enumerate(kernel.params)}
-        self._group: tuple[str, ...] = ()
-        self._item = _Item("0", None)
-        self._item_end = ""
+        self._first = "0"
         self._returns: list[str] = []
         self._exits: list[tuple[str, str]] = []
         self._joined: list[str] = []
-        self._first = "0"
 
     # ---- the function ----------------------------------------------------------------
 
     def module(self) -> str:
         """The whole LLVM module."""
-        for param, index in self._params.items():
+        for param, index in self.params.items():
             if isinstance(param.type, Scalar):
                 self.outer[param] = self.frame.scalar(index, param.type)
         self._groups()
@@ -116,7 +85,7 @@ class Emitter(Structured):
         code.start(head)
         phis = code.reserve()
         names = tuple("%" + code.fresh("g") for _ in range(4))
-        self._group = names
+        self.group = names
         self._returns.append(end)
         self._clear_mask()
         self.nodes(self.schedule.nodes)
@@ -125,7 +94,9 @@ class Emitter(Structured):
         code.start(end)
         nexts = self._next_group(names, nx, ny)
         pairs = zip(names, ("%first", x, y, z), nexts, strict=True)
-        code.fill(phis, [f"  {n} = phi i64 [ {a}, %{begin} ], [ {b}, %{end} ]" for n, a, b in pairs])
+        code.fill(
+            phis, [f"  {n} = phi i64 [ {a}, %{begin} ], [ {b}, %{end} ]" for n, a, b in pairs]
+        )
         code.branch(code.add(f"icmp slt i64 {nexts[0]}, %last"), head, done)
         code.start(done)
         code.put("ret void")
@@ -178,25 +149,13 @@ class Emitter(Structured):
     def read_item(self, value: Value, index: str) -> str:
         """A value of one item, outside a leaf."""
         name = self.outer.get(value)
-        return self._load(value, index) if name is None else name
+        return self.load(value, index) if name is None else name
 
     @contextmanager
-    def each_lane(self, first: str) -> Iterator[tuple[str, str]]:
+    def each_lane(self, first: str) -> Generator[tuple[str, str]]:
         """A loop over the items of a subgroup: gives the item and its lane."""
         with self.counted(first, self.lanes_end(first), 1) as item:
             yield item, self.code.add(f"sub nuw nsw i64 {item}, {first}")
-
-    def column(self, value: Value) -> str:
-        """The context array of a value."""
-        return self.frame.column(self.plan.context[value])
-
-    def _load(self, value: Value, index: str) -> str:
-        return load_context(self.code, value, self.column(value), index, self.aliases.context)
-
-    def save(self, value: Value, index: str, name: str) -> None:
-        """Write an item's entry of a value's context array."""
-        column = self.column(value)
-        store_context(self.code, value, column, index, name, self.aliases.context)
 
     def _exit(self, op: Operation) -> None:
         again_leave = self._exits[-1] if self._exits else ("", "")
@@ -213,6 +172,8 @@ class Emitter(Structured):
         match node.op.spec:
             case ops.IF:
                 self._level_if(node)
+            case ops.FOR:
+                self._level_for(node)
             case _:
                 self._level_loop(node)
 
@@ -230,37 +191,49 @@ class Emitter(Structured):
         code.start(join)
 
     def _level_loop(self, node: Control) -> None:
+        code = self.code
+        head, leave = code.fresh("head"), code.fresh("done")
+        code.jump(head)
+        code.start(head)
+        again = self._level_body(node, leave)
+        code.start(again)
+        code.jump(head)
+        code.start(leave)
+
+    def _level_for(self, node: Control) -> None:
         code, op = self.code, node.op
-        head, again, leave = code.fresh("head"), code.fresh("latch"), code.fresh("done")
-        counted = op.spec is ops.FOR
-        bounds = tuple(map(self.read, op.operands[:3])) if counted else ()
-        count = trip_count(code, *bounds) if counted else ""
+        head, leave, body = code.fresh("head"), code.fresh("done"), code.fresh("body")
+        start, stop, step = map(self.read, op.operands[:3])
+        count = trip_count(code, start, stop, step)
         entry = code.block
         code.jump(head)
         code.start(head)
         phis = code.reserve()
         counter, index = "%" + code.fresh("k"), "%" + code.fresh("i")
-        if counted:
-            self.outer[op.regions[0].args[0]] = index
-            body = code.fresh("body")
-            code.branch(code.add(f"icmp ult i64 {counter}, {count}"), body, leave)
-            code.start(body)
+        self.outer[op.regions[0].args[0]] = index
+        code.branch(code.add(f"icmp ult i64 {counter}, {count}"), body, leave)
+        code.start(body)
+        again = self._level_body(node, leave)
+        code.start(again)
+        bumped = code.add(f"add nuw i64 {counter}, 1")
+        moved = code.add(f"add i64 {index}, {step}")
+        rows = ((counter, "0", bumped), (index, start, moved))
+        code.fill(
+            phis, [f"  {n} = phi i64 [ {a}, %{entry} ], [ {b}, %{again} ]" for n, a, b in rows]
+        )
+        code.jump(head)
+        code.start(leave)
+
+    def _level_body(self, node: Control, leave: str) -> str:
+        """A loop's body; gives the label that `yield` and `continue` go to."""
+        again = self.code.fresh("latch")
         self._joined.append(again)
         self._exits.append((again, leave))
         self.nodes(node.regions[0])
         self._exits.pop()
         self._joined.pop()
-        code.put("unreachable")
-        code.start(again)
-        if counted:
-            bumped = code.add(f"add nuw i64 {counter}, 1")
-            moved = code.add(f"add i64 {index}, {bounds[2]}")
-            rows = ((counter, "0", bumped), (index, bounds[0], moved))
-            code.fill(
-                phis, [f"  {n} = phi i64 [ {a}, %{entry} ], [ {b}, %{again} ]" for n, a, b in rows]
-            )
-        code.jump(head)
-        code.start(leave)
+        self.code.put("unreachable")
+        return again
 
     def _subgroups(self, nodes: list[Node]) -> None:
         """Run a program for each subgroup of the workgroup."""
@@ -275,7 +248,7 @@ class Emitter(Structured):
             self._first = before
 
     @contextmanager
-    def counted(self, start: str, stop: str, step: int) -> Iterator[str]:
+    def counted(self, start: str, stop: str, step: int) -> Generator[str]:
         """A loop of the emitter's own: gives the index."""
         code, entry = self.code, self.code.block
         head, body, leave = code.fresh("head"), code.fresh("body"), code.fresh("done")
@@ -323,13 +296,13 @@ class Emitter(Structured):
 
     def _work_item(self, leaf: Leaf, linear: str, local: tuple[str, str, str]) -> None:
         code = self.code
-        self._item, self._item_end = _Item(linear, local), code.fresh("item_end")
+        self.item, self.item_end = Item(linear, local), code.fresh("item_end")
         self.watched = set(leaf.outputs)
         self._skip_returned()
         for op in leaf.again:
             self.emit(op)
         for value in leaf.inputs:
-            self.local[value] = self._load(value, linear)
+            self.local[value] = self.load(value, linear)
         move = Joint(code.fresh("move"))
         self.enter(move)
         self.body(leaf.ops)
@@ -339,27 +312,17 @@ class Emitter(Structured):
                 code.put("unreachable")
             self.land(move, tuple(Value(v.type) for v in leaf.moved), leaf.moved)
         if not leaf.ops[-1].spec.terminator or move.edges:
-            code.jump(self._item_end)
-        code.start(self._item_end)
+            code.jump(self.item_end)
+        code.start(self.item_end)
         self.watched = set()
         self.local.clear()
-        self._item = _Item(self._first, None)
+        self.item = Item(self._first, None)
 
     def land(self, move: Joint, fresh: Sequence[Value], moved: Sequence[Value]) -> None:
         """What a terminator carried goes to its places in the context."""
         self.phis(move, fresh)
         for source, value in zip(fresh, moved, strict=True):
-            self.save(value, self._item.linear, self.local[source])
-
-    def watch(self, op: Operation) -> None:
-        """Keep the results that other leaves read."""
-        for value in op.results:
-            if value in self.watched:
-                self.save(value, self._item.linear, self.local[value])
-
-    def _mask(self, linear: str) -> str:
-        column = self.frame.column(self.plan.mask)
-        return self.code.add(f"getelementptr i8, ptr {column}, i64 {linear}")
+            self.save(value, self.item.linear, self.local[source])
 
     def _clear_mask(self) -> None:
         if self.schedule.masked:
@@ -371,120 +334,6 @@ class Emitter(Structured):
     def _skip_returned(self) -> None:
         if self.schedule.masked:
             code, runs = self.code, self.code.fresh("runs")
-            byte = code.add(f"load i8, ptr {self._mask(self._item.linear)}")
-            code.branch(code.add(f"icmp ne i8 {byte}, 0"), self._item_end, runs)
+            byte = code.add(f"load i8, ptr {self.mask(self.item.linear)}")
+            code.branch(code.add(f"icmp ne i8 {byte}, 0"), self.item_end, runs)
             code.start(runs)
-
-    def leave(self, op: Operation) -> None:
-        """A work-item ends: later leaves skip it."""
-        if self.schedule.masked:
-            self.code.put(f"store i8 1, ptr {self._mask(self._item.linear)}")
-        self.code.jump(self._item_end)
-
-    # ---- ops -------------------------------------------------------------------------
-
-    def operand(self, value: Value) -> str:
-        """A value of the leaf, or of the level around it."""
-        name = self.local.get(value)
-        return self.outer[value] if name is None else name
-
-    def emit(self, op: Operation) -> None:
-        """Emit a plain op."""
-        special = _SPECIAL.get(op.spec)
-        if special is not None:
-            special(self, op)
-            return
-        args = [self.operand(v) for v in op.operands]
-        self.local[op.result] = RULES[key_of(op)](self.code, op, args)
-
-    def access(self, op: Operation) -> None:
-        """A load, store or atomic."""
-        args = [self.operand(v) for v in op.operands]
-        name = memory.access(self.code, op, args, self.aliases.of(op.operands[0]))
-        if name is not None:
-            self.local[op.result] = name
-
-    def _nothing(self, op: Operation) -> None:
-        """An alloc: its place is known."""
-
-    def _fence(self, op: Operation) -> None:
-        memory.fence(self.code, op)
-
-    def _base(self, op: Operation) -> None:
-        array = op.operands[0]
-        kind, frame = array.type, self.frame
-        assert isinstance(kind, ArrayType)
-        if array in self._params:
-            name = frame.pointer(self._params[array])
-        elif kind.space == "shared":
-            name = frame.shared(array)
-        elif array in self.plan.arrays:
-            column = frame.column(self.plan.arrays[array])
-            size = -(-bytes_of(kind) // 8) * 8
-            offset = self.code.add(f"mul nuw nsw i64 {self._item.linear}, {size}")
-            name = self.code.index(column, offset)
-        else:
-            name = frame.stack(kind, array)
-        self.local[op.result] = name
-
-    def _dim(self, op: Operation) -> None:
-        self._extent(op, self.frame.extent)
-
-    def _stride(self, op: Operation) -> None:
-        self._extent(op, self.frame.stride)
-
-    def _extent(self, op: Operation, ask: Callable[[int, int], str]) -> None:
-        axis = op.attrs["axis"]
-        assert isinstance(axis, int)
-        self.local[op.result] = ask(self._params[op.operands[0]], axis)
-
-    def _index(self, op: Operation) -> None:
-        """An id: of the launch, the workgroup or the work-item."""
-        code, item = self.code, self._item
-        axis = op.attrs.get("axis", 0)
-        assert isinstance(axis, int)
-        match op.name:
-            case "group_size":
-                name = self.frame.group_size(axis)
-            case "num_groups":
-                name = self.frame.num_groups(axis)
-            case "group_id":
-                name = self._group[1 + axis]
-            case "subgroup_size":
-                name = str(self.kernel.options.width)
-            case "lane_id":
-                name = code.add(f"urem i64 {item.linear}, {self.kernel.options.width}")
-            case "subgroup_id":
-                name = code.add(f"udiv i64 {item.linear}, {self.kernel.options.width}")
-            case _:
-                assert item.local is not None
-                name = item.local[axis]
-        if op.spec is ops.GLOBAL_ID:
-            size = self.frame.group_size(axis)
-            base = code.add(f"mul nuw nsw i64 {self._group[1 + axis]}, {size}")
-            name = code.add(f"add nuw nsw i64 {base}, {name}")
-        self.local[op.result] = name
-
-    def _record(self, op: Operation) -> None:
-        args = [self.operand(v) for v in op.operands]
-        self.records.emit(op, args, self._group[0], self._item.linear)
-
-
-_SPECIAL = {
-    **dict.fromkeys(
-        (ops.LOCAL_ID, ops.GLOBAL_ID, ops.GROUP_ID, ops.GROUP_SIZE, ops.NUM_GROUPS), Emitter._index
-    ),
-    **dict.fromkeys((ops.LANE_ID, ops.SUBGROUP_ID, ops.SUBGROUP_SIZE), Emitter._index),
-    **dict.fromkeys(
-        (ops.LOAD, ops.STORE, ops.ATOMIC_LOAD, ops.ATOMIC_STORE, ops.ATOMIC_RMW, ops.ATOMIC_CAS),
-        Emitter.access,
-    ),
-    ops.ALLOC: Emitter._nothing,
-    ops.BASE: Emitter._base,
-    ops.DIM: Emitter._dim,
-    ops.STRIDE: Emitter._stride,
-    ops.FENCE: Emitter._fence,
-    ops.PRINT: Emitter._record,
-    ops.ASSERT: Emitter._record,
-    ops.OUT_OF_BOUNDS: Emitter._record,
-}

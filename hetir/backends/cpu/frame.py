@@ -190,9 +190,7 @@ def load_context(code: Code, value: Value, column: str, index: str, tags: str) -
     return truth(code, loaded) if value.type == BOOL else loaded
 
 
-def store_context(
-    code: Code, value: Value, column: str, index: str, name: str, tags: str
-) -> None:
+def store_context(code: Code, value: Value, column: str, index: str, name: str, tags: str) -> None:
     """Write an item's entry of a context array."""
     kind, address = context_address(code, value, column, index)
     if value.type == BOOL:

@@ -127,7 +127,9 @@ class _Scheduler:
         if op not in self._jumps:
             found = {o.spec for r in op.regions for o in r.body if o.spec in _JUMPS}
             found.update(*(self.jumps(o) for r in op.regions for o in r.body if o.regions))
-            captured = frozenset() if op.spec is ops.IF else frozenset((ops.BREAK, ops.CONTINUE))
+            captured: frozenset[Spec] = (
+                frozenset() if op.spec is ops.IF else frozenset((ops.BREAK, ops.CONTINUE))
+            )
             self._jumps[op] = frozenset(found) - captured
         return self._jumps[op]
 
@@ -160,7 +162,12 @@ class _Scheduler:
         nodes.append(Leaf(list(body)))
 
     def _end(
-        self, op: Operation, level: Level, place: _Place, nodes: list[Node], pending: list[Operation]
+        self,
+        op: Operation,
+        level: Level,
+        place: _Place,
+        nodes: list[Node],
+        pending: list[Operation],
     ) -> None:
         """A terminator: a leaf moves what it carries, then the level leaves the region."""
         if op.spec is ops.RETURN:

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hetir.diagnostics import CompileError
-
-if TYPE_CHECKING:
-    from llvmlite.binding import ModuleRef
 
 
 class InvalidCodeError(CompileError):
     """LLVM refuses the code that hetir wrote: a bug in hetir.
 
-    Report it with the kernel; `HETIR_` settings cannot cause it and no kernel should.
+    Report it with the kernel: no kernel should cause it.
     """
 
     code = "HET351"
@@ -45,8 +42,7 @@ class Output:
 
 def binding() -> Any:
     """`llvmlite.binding` with every target ready."""
-    module = _load()
-    return module
+    return _load()
 
 
 @cache
@@ -68,7 +64,7 @@ def host() -> Machine:
     return Machine(triple=triple, cpu=llvm.get_host_cpu_name(), features=text)
 
 
-def parse(text: str) -> ModuleRef:
+def parse(text: str) -> Any:
     """Read and verify LLVM IR."""
     llvm = _load()
     try:

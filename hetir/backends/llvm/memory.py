@@ -106,8 +106,7 @@ def atomic_cas(code: Code, op: Operation, address: str, expected: str, desired: 
     order = _order(op)
     failure = {"release": "monotonic", "acq_rel": "acquire"}.get(order, order)
     pair = code.add(
-        f"cmpxchg ptr {address}, {raw} {want}, {raw} {new} {order} {failure}, "
-        f"align {element.bytes}"
+        f"cmpxchg ptr {address}, {raw} {want}, {raw} {new} {order} {failure}, align {element.bytes}"
     )
     return _cooked(code, element, code.add(f"extractvalue {{ {raw}, i1 }} {pair}, 0"))
 
@@ -156,4 +155,3 @@ def covered() -> frozenset[Key]:
     kinds = ("add", "sub", "min", "max", "and", "or", "xor", "exchange")
     rmw = {("atomic.rmw", kind, element) for kind in kinds for element in INTS}
     return frozenset(plain | atomic | rmw | {("atomic.rmw", "exchange", k) for k in words})
-

@@ -86,7 +86,8 @@ _table(INTS, {"popcount": _C("ctpop"), "clz": _C("ctlz", "false")})
 @_rule("const", *ALL)
 def _const(code: Code, op: Operation, _: Sequence[str]) -> str:
     kind, bits = op.attrs["type"], op.attrs["bits"]
-    assert isinstance(kind, Scalar) and isinstance(bits, int)
+    assert isinstance(kind, Scalar)
+    assert isinstance(bits, int)
     return code.const(kind, bits)
 
 

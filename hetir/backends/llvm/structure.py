@@ -212,4 +212,3 @@ def trip_count(code: Code, start: str, stop: str, step: str) -> str:
 
 
 _CONTROL = {"if": Structured.emit_if, "loop": Structured.emit_loop, "for": Structured.emit_for}
-

@@ -21,7 +21,7 @@ class Writer:
 
     def __call__(self, name: str, *operands: Value, **attrs: Attr) -> Value:
         """Append one op."""
-        return self.builder.value(ops.TABLE[name], *operands, **attrs)
+        return self.builder.emit(ops.TABLE[name], *operands, attrs=attrs).result
 
     def cast(self, value: Value, to: Scalar) -> Value:
         """Convert, unless the type is right already."""
