@@ -49,7 +49,6 @@ from hetir.runtime.driver import (
 from hetir.runtime.drivers.emulator import EmulatorDriver
 from hetir.runtime.errors import (
     ArgumentError,
-    CacheFolderError,
     DeviceError,
     LaunchFailedError,
     LaunchTimeoutError,
@@ -66,7 +65,6 @@ __all__ = [
     "ArgumentError",
     "Array",
     "Cache",
-    "CacheFolderError",
     "Device",
     "DeviceError",
     "Driver",

@@ -51,13 +51,3 @@ class OutOfMemoryError(LaunchError, MemoryError):
     """
 
     code = "HET504"
-
-
-class CacheFolderError(LaunchError):
-    """The cache folder cannot be trusted, so that nothing is read from it.
-
-    Cause: it belongs to somebody else, or others may write to it.
-    Fix: set HETIR_CACHE_DIR to a folder of your own.
-    """
-
-    code = "HET505"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import linecache
 from collections.abc import Callable
 from dataclasses import fields
-from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,7 +33,6 @@ from hetir.limits import (
 )
 from hetir.source import Loc
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "limits"
 EVERY = {**targets(), **devices()}
 
 
@@ -193,16 +192,7 @@ ERRORS: dict[str, Callable[[], object]] = {
 
 
 @pytest.mark.parametrize("name", ERRORS)
-def test_error_text(name: str, request: pytest.FixtureRequest) -> None:
+def test_error_text(name: str, golden: Any) -> None:
     with pytest.raises(CompileError) as raised:
         ERRORS[name]()
-    text = f"{raised.value}\n"
-    path = GOLDEN / f"{name}.txt"
-    if request.config.getoption("--update-golden", default=False):
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    assert text == path.read_text(encoding="utf-8")
-
-
-def test_no_golden_is_unused() -> None:
-    assert {path.stem for path in GOLDEN.iterdir()} == set(ERRORS)
+    golden.check(f"limits/{name}.txt", f"{raised.value}\n")
