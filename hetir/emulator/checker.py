@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,15 +20,13 @@ from hetir.emulator.faults import (
 from hetir.emulator.frame import Batch, Frame
 from hetir.emulator.memory import Buffer
 from hetir.emulator.shadow import Accesses, Conflict, Shadow
-from hetir.emulator.values import Held, Lanes, View, spread
+from hetir.emulator.values import Lanes, View, spread
 from hetir.ir import numerics
 from hetir.ir.core import Operation, walk
 
 if TYPE_CHECKING:
     from hetir.emulator.access import Place
     from hetir.emulator.run_state import Run
-
-_KINDS = ("write", "read", "read", "read", "atomic", "atomic", "atomic")
 
 
 @dataclass(slots=True, eq=False)
@@ -59,7 +57,7 @@ class Checker:
 
     def start(self, batch: Batch) -> None:
         """A new batch: its work-items have done nothing yet."""
-        self.batches.append(batch)
+        self.batches.append(replace(batch))  # a copy without what the batch has computed
         self.clocks = Clocks(batch)
         self.storages = dict(self.lasting)
         self.written.clear()
@@ -289,6 +287,3 @@ def _granule(buffers: list[Buffer]) -> int:
         for b in buffers
     )
     return size if regular else 1
-
-
-__all__ = ["Checker", "Held", "Storage"]

@@ -16,7 +16,6 @@ from hetir.emulator.clocks import DEVICE, WORKGROUP, Clocks
 from hetir.emulator.values import Lanes
 
 WRITE, READS, ATOMICS = 0, 1, 4
-_SLOTS = 7
 # what a new access of each kind conflicts with
 _AGAINST = {
     "read": (0, 4, 5, 6),
@@ -47,19 +46,26 @@ class Conflict:
     slot: int
 
 
-class Shadow:
-    """The kept accesses of one storage of `size` granules."""
+class _Kept:
+    """One access of each granule: the work-item (-1 for none), its clock, and where."""
 
     def __init__(self, size: int) -> None:
-        self.item = np.full((_SLOTS, size), -1, np.int64)
-        self.clock = np.zeros((_SLOTS, size), np.int64)
-        self.site = np.zeros((_SLOTS, size), np.int32)
-        self.scope = np.zeros((_SLOTS, size), np.int8)
-        self.used: set[int] = set()
+        self.item = np.full(size, -1, np.int64)
+        self.clock = np.zeros(size, np.int32)
+        self.site = np.zeros(size, np.int32)
+        self.scope = np.zeros(size, np.int8)
+
+
+class Shadow:
+    """The kept accesses of one storage of `size` granules, each kind made when needed."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.kept: dict[int, _Kept] = {}
 
     def access(self, new: Accesses, clocks: Clocks) -> list[Conflict]:
         """Record an op's accesses; the conflicts with older ones and among themselves."""
-        slots = [slot for slot in _AGAINST[new.kind] if slot in self.used]
+        slots = [slot for slot in _AGAINST[new.kind] if slot in self.kept]
         found = [c for slot in slots if (c := self._against(slot, new, clocks))]
         order = _sorted(new.granules)
         among = _among(new, clocks, order)
@@ -69,31 +75,35 @@ class Shadow:
         return found
 
     def _against(self, slot: int, new: Accesses, clocks: Clocks) -> Conflict | None:
-        item = self.item[slot][new.granules]
+        old = self.kept[slot]
+        item = old.item[new.granules]
         at = np.flatnonzero((item >= 0) & (item != clocks.items[new.lanes]))
         if not len(at):
             return None
         granules, lanes, item = new.granules[at], new.lanes[at], item[at]
-        safe = clocks.ordered(lanes, item, self.clock[slot][granules])
+        safe = clocks.ordered(lanes, item, old.clock[granules])
         if new.scope:
-            scope = self.scope[slot][granules]
+            scope = old.scope[granules]
             narrow = np.minimum(scope, new.scope)
             safe |= (scope > 0) & clocks.inclusive(lanes, item, narrow)
         bad = np.flatnonzero(~safe)
         if not len(bad):
             return None
         first = bad[0]
-        return Conflict(at[bad], int(item[first]), int(self.site[slot][granules[first]]), slot)
+        return Conflict(at[bad], int(item[first]), int(old.site[granules[first]]), slot)
 
     def _record(self, new: Accesses, clocks: Clocks, order: Lanes | None) -> None:
         if new.kind == "write":
-            self.item[1:, new.granules] = -1
+            for slot, old in self.kept.items():
+                if slot != WRITE:
+                    old.item[new.granules] = -1
             self._put(WRITE, new, clocks, np.arange(len(new.lanes)), new.granules)
             return
         base = ATOMICS if new.kind == "atomic write" else READS
         last, other, far = _summary(new, clocks, order)
         granules = new.granules[last]
-        self._age(base, clocks, new.lanes[last], granules)
+        if base in self.kept:
+            self._age(base, clocks, new.lanes[last], granules)
         self._put(base, new, clocks, last, granules)
         for slot, at in ((base + 1, other), (base + 2, far)):
             some = np.flatnonzero(at >= 0)
@@ -102,30 +112,35 @@ class Shadow:
     def _age(self, base: int, clocks: Clocks, lanes: Lanes, granules: Lanes) -> None:
         """Make room for a newer last access: what was last becomes another, or far."""
         items = clocks.batch.items
-        old, new = self.item[base][granules], clocks.items[lanes]
+        old, new = self.kept[base].item[granules], clocks.items[lanes]
         there = old >= 0
         near = there & (old // items == new // items)
         self._move(base, base + 1, granules[near & (old != new)])
         away = granules[there & ~near]
         self._move(base, base + 2, away)
-        self.item[base + 1, away] = -1
+        if base + 1 in self.kept:
+            self.kept[base + 1].item[away] = -1
+
+    def _slot(self, slot: int) -> _Kept:
+        if slot not in self.kept:
+            self.kept[slot] = _Kept(self.size)
+        return self.kept[slot]
 
     def _move(self, source: int, target: int, granules: Lanes) -> None:
         if not len(granules):
             return
-        self.used.add(target)
-        for lanes in (self.item, self.clock, self.site, self.scope):
-            lanes[target, granules] = lanes[source, granules]
+        old, new = self.kept[source], self._slot(target)
+        for name in ("item", "clock", "site", "scope"):
+            getattr(new, name)[granules] = getattr(old, name)[granules]
 
     def _put(self, slot: int, new: Accesses, clocks: Clocks, at: Lanes, granules: Lanes) -> None:
         if not len(granules):
             return
-        self.used.add(slot)
-        lanes = new.lanes[at]
-        self.item[slot, granules] = clocks.items[lanes]
-        self.clock[slot, granules] = clocks.clock[lanes]
-        self.site[slot, granules] = new.site
-        self.scope[slot, granules] = new.scope
+        lanes, kept = new.lanes[at], self._slot(slot)
+        kept.item[granules] = clocks.items[lanes]
+        kept.clock[granules] = clocks.clock[lanes]
+        kept.site[granules] = new.site
+        kept.scope[granules] = new.scope
 
 
 def _sorted(granules: Lanes) -> Lanes | None:
