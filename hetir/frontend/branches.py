@@ -116,9 +116,7 @@ class Meeting:
             block.body.append(replace(end, operands=operands))
         result = Value(kind, name)
         regions = tuple(block.region() for block in self.blocks)
-        self.block.body[self.position] = replace(
-            op, results=(*op.results, result), regions=regions
-        )
+        self.block.body[self.position] = replace(op, results=(*op.results, result), regions=regions)
         return result
 
     def number(self, values: list[Any], kind: str, name: str) -> WeakNumber:
@@ -377,9 +375,7 @@ def logic(frame: Frame, node: ast.BoolOp) -> Any:
     return _logic(frame, node, conjunction, [lambda v=v: frame.evaluate(v) for v in node.values])
 
 
-def _logic(
-    frame: Frame, node: ast.expr, conjunction: bool, parts: list[Callable[[], Any]]
-) -> Any:
+def _logic(frame: Frame, node: ast.expr, conjunction: bool, parts: list[Callable[[], Any]]) -> Any:
     left = parts[0]()
     if len(parts) == 1:
         return left

@@ -203,8 +203,7 @@ def _collection(function: Callable[..., Any]) -> Builtin:
 
     def run(frame: Frame, node: ast.Call, arguments: list[Any], named: dict[str, Any]) -> Any:
         items = [
-            static_items(frame, value, at)
-            for value, at in zip(arguments, node.args, strict=False)
+            static_items(frame, value, at) for value, at in zip(arguments, node.args, strict=False)
         ]
         return tuple(compute(frame.at(node), function, *items, **named))
 

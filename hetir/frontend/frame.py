@@ -86,9 +86,7 @@ class Frame:
         self.tracer.loc = self.source.loc(node)
         return self.tracer
 
-    def fail(
-        self, error: type[CompileError], message: str, node: ast.AST, **more: Any
-    ) -> NoReturn:
+    def fail(self, error: type[CompileError], message: str, node: ast.AST, **more: Any) -> NoReturn:
         """Raise a user's error at `node`."""
         self.tracer.fail(error, message, loc=self.source.loc(node), **more)
 

@@ -131,7 +131,7 @@ def _argument(frame: Frame, node: ast.Call, value: Any, leaves: list[Any]) -> Sh
     """The shape of an argument, which is what a helper is read for; `leaves` gains its values."""
     if isinstance(value, (FormatText, Method, RangeValue)):
         frame.fail(CallError, f"{describe(value)} cannot be passed to a function", node)
-    if isinstance(value, tuple):
+    if type(value) is tuple or (isinstance(value, tuple) and hasattr(value, "_fields")):
         items: tuple[Any, ...] = value
         return Tuples(type(items), tuple(_argument(frame, node, item, leaves) for item in items))
     shape = shapes.shape_of(value)

@@ -118,9 +118,7 @@ def _need_integer(tracer: Tracer, index: Any) -> None:
     hint = "convert it with `int(...)`"
     if index is None:
         hint = "take a sub-array with slices; axes cannot be added"
-    tracer.fail(
-        IndexingError, f"an index must be an integer, got {describe(index)}", hint=hint
-    )
+    tracer.fail(IndexingError, f"an index must be an integer, got {describe(index)}", hint=hint)
 
 
 def _in_range(tracer: Tracer, array: ArrayHandle, axis: int, index: int) -> None:

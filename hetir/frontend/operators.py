@@ -76,9 +76,7 @@ _ARITHMETIC: Mapping[type[ast.AST], Spec] = MappingProxyType(
 _BITS: Mapping[type[ast.AST], Spec] = MappingProxyType(
     {ast.BitAnd: ops.AND, ast.BitOr: ops.OR, ast.BitXor: ops.XOR}
 )
-_SHIFTS: Mapping[type[ast.AST], Spec] = MappingProxyType(
-    {ast.LShift: ops.SHL, ast.RShift: ops.SHR}
-)
+_SHIFTS: Mapping[type[ast.AST], Spec] = MappingProxyType({ast.LShift: ops.SHL, ast.RShift: ops.SHR})
 _COMPARE: Mapping[type[ast.AST], Spec] = MappingProxyType(
     {
         ast.Eq: ops.EQ,
@@ -185,9 +183,7 @@ def _shift(tracer: Tracer, kind: type[ast.operator], left: Any, right: Any) -> V
     own = I64 if own == BOOL else own
     # the low bits of a count are its residue modulo the width, so that wrapping is harmless
     count = int(right) % own.bits if number_kind(right) else right
-    return tracer.value(
-        _SHIFTS[kind], tracer.convert(left, own), tracer.convert(count, own)
-    )
+    return tracer.value(_SHIFTS[kind], tracer.convert(left, own), tracer.convert(count, own))
 
 
 def _power(tracer: Tracer, left: Any, right: Any) -> Value:

@@ -103,7 +103,7 @@ def shape_of(value: object) -> Shape:
             return Weak(value.kind)
         case ArrayHandle():
             return Arrays(value.type)
-        case tuple():
+        case tuple() if type(value) is tuple or hasattr(value, "_fields"):
             items: tuple[object, ...] = value
             return Tuples(type(items), tuple(map(shape_of, items)))
         case Unset():
@@ -228,7 +228,7 @@ def rebuild(shape: Shape, values: Iterator[Value]) -> Any:
 
 def make_tuple(cls: type, items: list[Any]) -> Any:
     """A tuple or NamedTuple of `items`."""
-    return tuple(items) if cls is tuple else cls(*items)
+    return tuple.__new__(cls, items)
 
 
 def portable_number(value: object) -> bool:
@@ -256,8 +256,6 @@ def words(shape: Shape) -> str:
             return "no value"
         case Conflict():
             return f"{words(shape.left)} or {words(shape.right)}"
-
-
 
 
 def lasting(tracer: Tracer, value: Any) -> Any:

@@ -92,7 +92,9 @@ def _sequence(frame: Frame, target: ast.Tuple | ast.List, value: Any) -> None:
         at, count = stars[0], len(items) - wanted + 1
         items[at : at + count] = [tuple(items[at : at + count])]
     if len(items) != wanted:
-        frame.fail(UnpackError, f"the tuple has {len(items)} values, the target takes {wanted}", target)
+        frame.fail(
+            UnpackError, f"the tuple has {len(items)} values, the target takes {wanted}", target
+        )
     for element, item in zip(target.elts, items, strict=True):
         bind(frame, element.value if isinstance(element, ast.Starred) else element, item)
 

@@ -184,6 +184,7 @@ def describe(value: object) -> str:
         case _:
             return f"a Python `{type(value).__name__}`"
 
+
 def quoted(error: Exception) -> str:
     """Python's message with names in backticks."""
     return re.sub(r"'(\w+)'", r"`\1`", str(error))
