@@ -46,7 +46,7 @@ def packer_of(dtype: str) -> Callable[[Any], Any]:
     """
     match dtype:
         case "bool":
-            return bool
+            return _to_bool
         case "f64":
             return _to_f64
         case "f32":
@@ -62,9 +62,15 @@ def int_of(value: Any) -> int:
     return value.__index__()
 
 
+def _to_bool(value: Any) -> bool:
+    if getattr(value, "dtype", None) == np.bool_ and value.ndim == 0:
+        return bool(value)
+    return value.__index__() != 0
+
+
 def _to_f64(value: Any) -> float:
     try:
-        return float(value)
+        return value.__float__()  # and not float(value), which reads text
     except OverflowError:
         return float("inf") if value > 0 else float("-inf")
 

@@ -27,7 +27,10 @@ class HostMemory(ABC):
 
     def allocate(self, size: int) -> Memory:
         """At least `size` bytes, aligned to 64."""
-        block = np.empty(size + _ALIGNMENT, np.uint8)
+        try:
+            block = np.empty(size + _ALIGNMENT, np.uint8)
+        except ValueError:  # past what an address can be
+            raise MemoryError from None
         start = block.__array_interface__["data"][0]
         return Memory(start + -start % _ALIGNMENT, size, block)
 

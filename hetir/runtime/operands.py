@@ -11,7 +11,7 @@ from hetir.runtime.arrays import Array
 from hetir.runtime.dtypes import NUMPY
 from hetir.runtime.errors import ArgumentError
 
-_UNCHANGED: tuple[type[Any], ...] = (np.ndarray, Array, int, float, np.generic, tuple)
+_UNCHANGED: tuple[type[Any], ...] = (np.ndarray, Array, int, float, np.generic)
 # torch types that NumPy has no name for: seen as integers of their size on the way
 _TORCH_BITS = {
     "torch.bfloat16": ("int16", "bf16"),
@@ -24,11 +24,13 @@ def as_operand(value: Any) -> Any:
     """What a launch takes for `value`: a NumPy array, an Array, or the value itself.
 
     torch CPU tensors, DLPack exporters and objects with a buffer become arrays that share
-    their memory. NamedTuples and scalars are unchanged. Raises ArgumentError for memory that
-    the host cannot see and for tensors that record gradients.
+    their memory, also inside NamedTuples. Scalars are unchanged. Raises ArgumentError for
+    memory that the host cannot see and for tensors that record gradients.
     """
     if isinstance(value, _UNCHANGED):
         return value
+    if isinstance(value, tuple):
+        return _of_tuple(value)
     torch: Any = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
         return _of_tensor(torch, value)
@@ -43,6 +45,13 @@ def as_operand(value: Any) -> Any:
         return np.asarray(memoryview(value))  # refuses what has no buffer
     except TypeError:
         return value
+
+
+def _of_tuple(value: Any) -> Any:
+    items = [as_operand(item) for item in value]
+    if all(new is old for new, old in zip(items, value, strict=True)):
+        return value
+    return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
 
 
 def _of_tensor(torch: Any, tensor: Any) -> np.ndarray[Any, Any]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 Take = Callable[[Sequence[Any], list[Any]], None]
 Operand = np.ndarray[Any, Any] | Array
+_NDARRAY: type[Any] = np.ndarray
 
 
 class Packer:
@@ -91,7 +92,7 @@ class Packer:
                 address = array.address
                 if array.device is not self.device:
                     self._check_device(slot, array)
-            elif issubclass(kind, np.ndarray):
+            elif issubclass(kind, _NDARRAY):
                 address = self._address(array)
                 if writes and not array.flags.writeable:
                     raise self._unwritable(slot, "is read-only")
@@ -181,6 +182,6 @@ def _lookup(slot: Slot) -> Callable[[Sequence[Any]], Any]:
 
 
 def _kind(value: Any) -> str:
-    if issubclass(type(value), (np.ndarray, Array)):
+    if issubclass(type(value), (_NDARRAY, Array)):
         return f"an array of `{NAMES.get(value.dtype, value.dtype)}` with {value.ndim} dimensions"
     return f"`{type(value).__name__}`"

@@ -1,6 +1,7 @@
 """Arrays of other libraries are taken over their own memory, or refused with what to do."""
 
 import array
+from typing import NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -57,6 +58,19 @@ def test_tensors_that_cannot_be_shared_are_refused():
         as_operand(torch.ones(3).to_sparse())
     with pytest.raises(ArgumentError, match="`meta`"):
         as_operand(torch.ones(3, device="meta"))
+
+
+def test_named_tuples_keep_their_type_and_take_what_is_inside():
+    class Pair(NamedTuple):
+        x: object
+        n: object
+
+    tensor = torch.ones(3)
+    seen = as_operand(Pair(Pair(tensor, 1), 2))
+    assert type(seen) is type(seen.x) is Pair
+    assert seen.x.x.ctypes.data == tensor.data_ptr()
+    plain = Pair(np.ones(3), 2)
+    assert as_operand(plain) is plain
 
 
 def test_dlpack_both_ways():

@@ -1,5 +1,6 @@
 """Scalars in the block, against NumPy, exact rationals and the struct of C."""
 
+import struct
 from fractions import Fraction
 from functools import cache
 
@@ -96,6 +97,19 @@ def test_nan_stays_nan_and_zero_keeps_its_sign(dtype):
     assert np.isnan(float(value_of(dtype, packer_of(dtype)(float("nan")))))
     sign = 1 << (8 * NUMPY[dtype].itemsize - 1)
     assert packer_of(dtype)(-0.0) == sign
+
+
+@pytest.mark.parametrize("dtype", ["bool", "i32", "u64", "f16", "bf16", "f32", "f64", "f8e4m3"])
+@pytest.mark.parametrize("value", ["1", None, [1.0], 1j], ids=str)
+def test_what_is_no_number_is_refused(dtype, value):
+    with pytest.raises((AttributeError, TypeError, struct.error)):
+        packer_of(dtype)(value)
+
+
+def test_booleans_are_numbers_of_any_kind():
+    values = [True, np.bool_(True), np.array(True), 2, np.int8(-1)]
+    assert [packer_of("bool")(value) for value in values] == [True] * 5
+    assert packer_of("bool")(np.bool_(False)) is False
 
 
 @given(

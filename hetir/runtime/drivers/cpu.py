@@ -156,10 +156,9 @@ class CpuDriver(HostMemory, Driver):
 
     def run(self, queue: CpuQueue, program: Any, shape: Shape, block: bytes) -> Event | None:
         """Run on this thread and the pool."""
-        if queue.last is not None:
-            if not queue.last.done():
-                return super().run(queue, program, shape, block)
-            queue.last = None
+        last = queue.last
+        if last is not None and not last.done():
+            return super().run(queue, program, shape, block)
         job = self._ffi.new("hetir_job **")
         null = self._ffi.NULL
         status = self._run(program, block, len(block), *shape, null, _SLICE_NS, job)
