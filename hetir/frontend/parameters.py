@@ -11,9 +11,9 @@ from typing import Any
 from hetir.diagnostics import Label
 from hetir.frontend.arguments import Argument, Static, Weak
 from hetir.frontend.errors import SignatureError
+from hetir.frontend.promotion import rank
 from hetir.frontend.sources import source_of
 from hetir.frontend.values import RANK
-from hetir.frontend.promotion import rank
 from hetir.ir.types import ArrayType, Scalar
 
 

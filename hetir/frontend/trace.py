@@ -11,6 +11,7 @@ from hetir.frontend import (  # noqa: F401 - importing them registers what they 
     attributes,
     branches,
     calls,
+    choices,
     expressions,
     indexing,
     leaving,

@@ -23,7 +23,6 @@ from hetir.ir.ops import Spec
 from hetir.ir.types import BOOL, I64, Scalar, Type
 from hetir.source import Loc
 
-
 LIBRARY = str(Path(__file__).parent.parent / "lang")
 
 

@@ -298,7 +298,8 @@ def _index(name: str) -> Rule:
 def _print(operands: Types, attrs: Attrs) -> tuple[Type, ...]:
     if any(not isinstance(t, Scalar) for t in operands):
         raise RuleError("`print` takes scalars")
-    places = str(attrs["format"]).count("{}")
+    # a doubled brace stands for itself, as in Python
+    places = str(attrs["format"]).replace("{{", "").replace("}}", "").count("{}")
     if places != len(operands):
         raise RuleError(f"`print` has {places} places in its format for {len(operands)} operands")
     return ()

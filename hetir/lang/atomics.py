@@ -173,9 +173,7 @@ def _rmw(
     word("order", order, ops.ORDERS)
     word("scope", scope, ops.SCOPES)
     operand = tracer.convert(value, element)
-    return tracer.typed(
-        ops.ATOMIC_RMW, array.ir, *at, operand, kind=kind, order=order, scope=scope
-    )
+    return tracer.typed(ops.ATOMIC_RMW, array.ir, *at, operand, kind=kind, order=order, scope=scope)
 
 
 def _element(

@@ -19,9 +19,7 @@ def _where(where: KernelValue) -> Value:
     return current().convert(where, BOOL)
 
 
-def _shuffle(
-    mode: str, value: KernelValue, which: KernelValue, where: KernelValue
-) -> KernelValue:
+def _shuffle(mode: str, value: KernelValue, which: KernelValue, where: KernelValue) -> KernelValue:
     tracer = current()
     lane = tracer.index(which, "a lane")
     return tracer.typed(ops.SHUFFLE, tracer.default(value), lane, _where(where), mode=mode)
@@ -95,9 +93,7 @@ def subgroup_scan(
     tracer = current()
     ir = tracer.default(value)
     check_reduction("subgroup_scan", op, value)
-    return tracer.typed(
-        ops.SUBGROUP_SCAN, ir, _where(where), kind=op, inclusive=bool(inclusive)
-    )
+    return tracer.typed(ops.SUBGROUP_SCAN, ir, _where(where), kind=op, inclusive=bool(inclusive))
 
 
 def check_reduction(name: str, op: object, value: KernelValue) -> None:

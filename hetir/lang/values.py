@@ -10,7 +10,7 @@ from __future__ import annotations
 import builtins
 import math
 
-from hetir.frontend.branches import deferred_select
+from hetir.frontend.meeting import deferred_select
 from hetir.frontend.builtin_functions import absolute, extreme
 from hetir.frontend.calls import convert
 from hetir.frontend.elementwise import computed_in, elementwise
@@ -22,9 +22,7 @@ from hetir.ir.ops import Spec
 from hetir.ir.types import BOOL, I32, Scalar
 
 
-def _emit(
-    name: str, spec: Spec, *values: KernelValue, accepts: str = "number"
-) -> KernelValue:
+def _emit(name: str, spec: Spec, *values: KernelValue, accepts: str = "number") -> KernelValue:
     return elementwise(
         current(), name, list(values), lambda at, _, operands: at.value(spec, *operands), accepts
     )

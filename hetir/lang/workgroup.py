@@ -192,4 +192,3 @@ def _identity(op: str, dtype: Scalar) -> KernelValue:
     ones = -1 if dtype.signed else high
     values = {"mul": 1, "min": high, "max": low, "and": ones}
     return values.get(op, 0)
-

@@ -1,6 +1,5 @@
 """Random programs against Python itself, and functions that nobody wrote as kernels."""
 
-import bisect
 import colorsys
 import fractions
 import heapq
@@ -58,7 +57,7 @@ ARGUMENTS = [
 
 
 @pytest.mark.parametrize(
-    "module", [textwrap, statistics, bisect, heapq, colorsys, fractions], ids=lambda m: m.__name__
+    "module", [textwrap, statistics, heapq, colorsys, fractions], ids=lambda m: m.__name__
 )
 def test_any_python_function_is_read_or_refused(module):
     found = [v for v in vars(module).values() if isinstance(v, types.FunctionType)]
