@@ -19,7 +19,7 @@ def expand_arrays(kernel: Kernel) -> Kernel:
     """Rewrite a kernel so that arrays are only parameters and allocs (see docs/ir.md).
 
     With `options.debug` every access is guarded: out of bounds it is skipped (a load gives
-    0) and reported.
+    0) and reported; so is a loop whose step is 0, which runs nothing.
     """
     return _Expander(kernel).run()
 
@@ -111,6 +111,10 @@ class _Expander:
 
     def rebuild(self, op: Operation, builder: Builder) -> None:
         """Keep an op; its arrays among operands, results and arguments are taken apart."""
+        if self.checks and op.spec is ops.FOR:
+            step = self.env.get(op.operands[2], op.operands[2])
+            moves = builder.value(ops.NE, step, builder.const(I64, 0))
+            builder.emit(ops.ASSERT, moves, attrs={"message": "the step of `range` is 0"})
         operands = self.operands(op.operands, builder)
         regions = tuple(map(self.region, op.regions))
         results = tuple(v for r in op.results for v in self.split(r))

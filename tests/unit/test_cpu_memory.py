@@ -207,6 +207,34 @@ def test_debug_skips_and_reports_accesses_out_of_bounds() -> None:
         ]
 
 
+def test_debug_reports_a_step_of_zero() -> None:
+    def build(b: Builder, y: Value, step: Value) -> None:
+        zero, ten = b.const(I64, 0), b.const(I64, 10)
+        index, body = Value(I64), Builder()
+        body.emit(ops.STORE, y, zero, index)
+        body.emit(ops.YIELD)
+        b.emit(ops.FOR, zero, ten, step, types=(), regions=(body.region(index),))
+
+    for step, lines in ((0, [("assert", 0, 0)]), (4, [])):
+        y = np.full(1, -1)
+        kernel = kernel_of(build, [array(I64, 1), I64], debug=True)
+        result = run(kernel, [y, np.int64(step)], (1, 1, 1), (1, 1, 1), records=256, optimise=1)
+        assert _lines(result.records, result.artifact) == lines
+        assert y[0] == (8 if step else -1)
+
+
+@pytest.mark.parametrize("name", ["memcpy", "fma", "main", "größe", "κ", "record"])
+def test_any_python_name_names_a_kernel(name: str, tmp_path: Path) -> None:
+    y = np.zeros(1, np.int64)
+
+    def build(b: Builder, out: Value) -> None:
+        b.emit(ops.STORE, out, b.const(I64, 0), b.const(I64, 7))
+        b.emit(ops.PRINT, attrs={"format": "x"})
+
+    run(kernel_of(build, [array(I64, 1)], name=name), [y], (1, 1, 1), (1, 1, 1), tmp_path)
+    assert y[0] == 7
+
+
 LAYOUTS = {
     "reversed": lambda a: a[::-1, ::-1],
     "step": lambda a: a[::2, 1::3],

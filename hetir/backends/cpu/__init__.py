@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 
 from hetir.artifact import Artifact, Resources
-from hetir.backends.cpu.emit import Emitter
+from hetir.backends.cpu.emit import Emitter, entry_of
 from hetir.backends.cpu.frame import Workgroup
 from hetir.backends.cpu.records import sites_of
 from hetir.backends.cpu.schedule import schedule
 from hetir.backends.cpu.targets import UnknownCpuError, resolve
-from hetir.backends.llvm.machine import compile_ir
+from hetir.backends.llvm.machine import compile_ir, version
 from hetir.ir.core import Kernel
 from hetir.passes.expand_arrays import expand_arrays
 from hetir.passes.layout import layout_of
@@ -53,11 +53,11 @@ def compile_kernel(
     emitter = _emitter(lowered, description, workgroup, disjoint)
     text = emitter.module()
     output = compile_ir(text, machine, level=optimise)
-    shaped = "\0".join((str(VERSION), text, description.fingerprint, str(optimise)))
+    shaped = "\0".join((str(VERSION), version(), text, description.fingerprint, str(optimise)))
     return Artifact(
         kernel=kernel.name,
         target=target,
-        entry=kernel.name,
+        entry=entry_of(kernel),
         text=output.ir,
         binary=output.binary,
         layout=layout_of(lowered),

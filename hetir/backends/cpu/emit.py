@@ -28,6 +28,20 @@ from hetir.target import Target
 _SIGNATURE = "ptr %args, ptr %launch, ptr noalias %scratch, i64 %first, i64 %last"
 
 
+def entry_of(kernel: Kernel) -> str:
+    """The name of the entry function: no kernel's name can hide memcpy's."""
+    return f"hetir_kernel_{kernel.name}"
+
+
+def symbol(kernel: Kernel) -> str:
+    """The entry in LLVM's spelling, whatever letters the name is written in."""
+    raw = entry_of(kernel).encode()
+    shown = "".join(
+        chr(c) if (chr(c).isalnum() and c < 128) or c == 95 else f"\\{c:02X}" for c in raw
+    )
+    return f'@"{shown}"'
+
+
 class Emitter(ItemEmitter):
     """Emits one kernel: the levels and their loops."""
 
@@ -59,7 +73,7 @@ class Emitter(ItemEmitter):
         self.frame.finish()
         body = "\n".join(self.code.lines)
         parts = [
-            f"define void @{self.kernel.name}({_SIGNATURE}) #0 {{\nentry:\n{body}\n}}",
+            f"define void {symbol(self.kernel)}({_SIGNATURE}) #0 {{\nentry:\n{body}\n}}",
             *self.records.text(),
             *sorted(self.code.declarations.values()),
             "attributes #0 = { nounwind }",

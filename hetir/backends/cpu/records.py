@@ -15,7 +15,7 @@ HEADER_BYTES = 24
 
 # The buffer: u64 capacity, u64 used (may grow past the capacity), then the records.
 _RESERVE = """\
-define internal ptr @hetir_record(ptr %records, i32 %bytes, i32 %site, i64 %group, i64 %item) #1 {
+define internal ptr @hetir.record(ptr %records, i32 %bytes, i32 %site, i64 %group, i64 %item) #1 {
 entry:
   %none = icmp eq ptr %records, null
   br i1 %none, label %drop, label %some
@@ -68,7 +68,7 @@ def _shown(op: Operation) -> tuple[Value, ...]:
 
 
 class Records:
-    """Emits records; `hetir_record` gives the place of the operands, or null when full."""
+    """Emits records; `hetir.record` gives the place of the operands, or null when full."""
 
     def __init__(self, code: Code, frame: Frame, kernel: Kernel) -> None:
         self._code = code
@@ -91,7 +91,7 @@ class Records:
             code.start(failed)
         size = HEADER_BYTES + 8 * len(values)
         place = code.add(
-            f"call ptr @hetir_record(ptr {self._frame.records()}, i32 {size}, "
+            f"call ptr @hetir.record(ptr {self._frame.records()}, i32 {size}, "
             f"i32 {self._sites[op]}, i64 {group}, i64 {item})"
         )
         write = code.fresh("write")

@@ -186,7 +186,9 @@ class Exchanger:
         code.lanes = 0
         bits = code.add(f"bitcast <{count} x i1> {flags} to i{count}")
         if op.spec is ops.BALLOT:
-            name = code.add(f"zext i{count} {bits} to i64") if count < 64 else bits
+            # a ballot has 64 bits: lanes beyond have none
+            resize = "zext" if count < 64 else "trunc"
+            name = bits if count == 64 else code.add(f"{resize} i{count} {bits} to i64")
         elif every:
             name = code.add(f"icmp eq i{count} {bits}, -1")
         else:

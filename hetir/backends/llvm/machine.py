@@ -64,6 +64,11 @@ def host() -> Machine:
     return Machine(triple=triple, cpu=llvm.get_host_cpu_name(), features=text)
 
 
+def version() -> str:
+    """LLVM's version."""
+    return ".".join(map(str, _load().llvm_version_info))
+
+
 def parse(text: str) -> Any:
     """Read and verify LLVM IR."""
     llvm = _load()
