@@ -21,6 +21,7 @@ from hetir.memory.program import (
     Const,
     Fence,
     Instruction,
+    Jump,
     Load,
     Location,
     MemoryOperation,
@@ -117,15 +118,23 @@ def _body(
     thread: Thread, target: str, rows: Lookup, spaces: dict[str, Space]
 ) -> list[Instruction]:
     lowered: list[Instruction] = []
-    for item in thread.body:
+    for position, item in enumerate(thread.body):
         if not isinstance(item, Load | Store | Rmw | Cas | Fence | Barrier):
             lowered.append(item)
             continue
         row = rows(target, _kind(item), item.order, item.scope or Scope.WORKGROUP)
         if row.refused:
             raise RefusedError(row.refused)
-        lowered += [_step(item, step, target, spaces) for step in row.steps]
+        cheaper = row.unfenced and not _fenced_after(thread.body, position)
+        steps = row.unfenced if cheaper else row.steps
+        lowered += [_step(item, step, target, spaces) for step in steps]
     return lowered
+
+
+def _fenced_after(body: tuple[Instruction, ...], position: int) -> bool:
+    """Whether an acquiring fence may run after an operation; with a jump, any in the body may."""
+    rest = body if any(isinstance(item, Jump) for item in body) else body[position:]
+    return any(isinstance(i, Fence) and i.order is not None and i.order.acquires for i in rest)
 
 
 def _kind(item: MemoryOperation) -> Kind:

@@ -9,7 +9,7 @@ instruction with `{type}`, `{address}` and the like left to the emitter, its `or
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from hetir.memory.program import Order, Scope
@@ -56,13 +56,18 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One entry of the table: the steps, or `refused` with the sentence that the user reads."""
+    """One entry of the table: the steps, or `refused` with the sentence that the user reads.
+
+    `unfenced` are cheaper steps (where there are any) that are right only if the work-item runs
+    no acquire, acq_rel or seq_cst fence after the operation.
+    """
 
     target: str
     kind: Kind
     order: Order | None
     scope: Scope
     steps: tuple[Step, ...] = ()
+    unfenced: tuple[Step, ...] = ()
     refused: str = ""
     note: str = ""
 
@@ -116,7 +121,7 @@ _PTX_OPCODES: Mapping[Kind, str] = {
     Kind.LOAD: "ld",
     Kind.STORE: "st",
     Kind.RMW: "atom",
-    Kind.REDUCTION: "red",
+    Kind.REDUCTION: "atom",
     Kind.CAS: "atom",
 }
 _PTX_WEAKER: Mapping[Kind, Order] = {
@@ -141,7 +146,10 @@ def _ptx(target: str, kind: Kind, order: Order | None, scope: Scope) -> Row:
         step = Step(part=Part.ACCESS, text=f"{opcode}.weak.{{space}}.{{type}}")
         return _row(target, kind, order, scope, step)
     if order is not Order.SEQ_CST:
-        return _row(target, kind, order, scope, _ptx_access(kind, order, name, wide))
+        row = _row(target, kind, order, scope, _ptx_access(kind, order, name, wide))
+        if kind is not Kind.REDUCTION or order.acquires:
+            return row
+        return replace(row, unfenced=(_ptx_red(order, name, wide),), note=_RED_NOTE)
     fence = Step(
         part=Part.FENCE, text=f"fence.sc.{name};", order=Order.SEQ_CST, scope=wide
     )
@@ -149,18 +157,24 @@ def _ptx(target: str, kind: Kind, order: Order | None, scope: Scope) -> Row:
 
 
 def _ptx_access(kind: Kind, order: Order, name: str, wide: Scope) -> Step:
-    opcode = _PTX_OPCODES[kind]
-    if kind is Kind.REDUCTION and order.acquires:
-        # `red` never acquires, so a reduction that must keeps its old value
-        opcode = "atom"
     operation = {
         Kind.LOAD: "",
         Kind.STORE: "",
         Kind.CAS: ".cas",
     }.get(kind, ".{operation}")
-    text = f"{opcode}.{order}.{name}.{{space}}{operation}.{{type}}"
-    tags = frozenset({"red"}) if opcode == "red" else frozenset[str]()
-    return Step(part=Part.ACCESS, text=text, order=order, scope=wide, tags=tags)
+    text = f"{_PTX_OPCODES[kind]}.{order}.{name}.{{space}}{operation}.{{type}}"
+    return Step(part=Part.ACCESS, text=text, order=order, scope=wide)
+
+
+def _ptx_red(order: Order, name: str, wide: Scope) -> Step:
+    text = f"red.{order}.{name}.{{space}}.{{operation}}.{{type}}"
+    return Step(part=Part.ACCESS, text=text, order=order, scope=wide, tags=frozenset({"red"}))
+
+
+_RED_NOTE = (
+    "`red` reads nothing that a later fence could acquire (section 8.8), so it stands for a "
+    "reduction only where no acquire fence of the work-item follows"
+)
 
 
 def _ptx_fence(target: str, order: Order, name: str, wide: Scope) -> tuple[Step, ...]:
