@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,10 @@ COMBINE = {
 @pytest.mark.parametrize("space", ["global", "shared"])
 @pytest.mark.parametrize("element", [n for n, t in SCALARS.items() if t.is_int or t.is_float])
 def test_read_modify_writes(element: str, space: str) -> None:
+    check_updates(element, space, lambda *args: run(*args, optimise=1))
+
+
+def check_updates(element: str, space: str, runner: Callable[..., object]) -> None:
     """One item after another, so that the old values are known too."""
     kinds = [k for k in COMBINE if SCALARS[element].is_int or k not in ("and", "or", "xor")]
     dtype = SCALARS[element].numpy
@@ -65,7 +70,7 @@ def test_read_modify_writes(element: str, space: str) -> None:
         y, old = np.array([5]).astype(dtype), np.zeros(5, dtype)
         workgroup = (1, 1, 1) if space == "shared" else (5, 1, 1)
         grid = (5, 1, 1) if space == "shared" else (1, 1, 1)
-        run(rmw(element, kind, space), [x, y, old], grid, workgroup, optimise=1)
+        runner(rmw(element, kind, space), [x, y, old], grid, workgroup)
         now = np.array([5]).astype(dtype)
         for index in range(5):
             assert old[index] == now[0], (kind, index)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +99,9 @@ def test_pure_ops_without_half_or_rounding_instructions(key: str, tmp_path: Path
     check(GROUPS[key], tmp_path, target="cpu:x86-64", optimise=0)
 
 
-def check(group: list[Instance], folder: Path, **options: Any) -> None:
+def check(
+    group: list[Instance], folder: Path, runner: Callable[..., object] = run, **options: Any
+) -> None:
     """One workgroup over all corners, so that LLVM vectorises the loop."""
     sources = [SCALARS[str(t)] for t in group[0].operands]
     kinds = [result_of(i) for i in group]
@@ -115,7 +117,7 @@ def check(group: list[Instance], folder: Path, **options: Any) -> None:
     inputs = lanes(sources)
     count = len(inputs[0])
     outputs = [np.zeros(count, k.numpy) for k in kinds]
-    run(kernel, [*inputs, *outputs], (1, 1, 1), (count, 1, 1), folder, **options)
+    runner(kernel, [*inputs, *outputs], (1, 1, 1), (count, 1, 1), folder, **options)
     for instance, kind, got in zip(group, kinds, outputs, strict=True):
         assert instance.spec.evaluate is not None
         want = np.broadcast_to(
