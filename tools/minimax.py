@@ -173,6 +173,11 @@ def _erfc_range(largest: str) -> mpf:
     return (a - ERFC_CENTRE) / (a + ERFC_CENTRE)
 
 
+def _atanh(s: mpf) -> mpf:
+    """atanh(s) / s."""
+    return mp.atanh(s) / s
+
+
 POLYNOMIALS = (
     Polynomial(
         name="EXP",
@@ -196,18 +201,18 @@ POLYNOMIALS = (
         name="COSH",
         function=lambda u: (mp.cosh(mp.sqrt(u)) - 1) / u,
         low=mpf(0),
-        high=(HALF_LN2 * SLACK) ** 2,
+        high=mpf(1) / 4,
         weight=lambda u: u,
-        terms={"F32": 3, "F64": 6},
+        terms={"F32": 3, "F64": 7},
         doc="(cosh(r) - 1) / r**2 in r**2",
     ),
     Polynomial(
         name="SINH",
         function=lambda u: (mp.sinh(mp.sqrt(u)) / mp.sqrt(u) - 1) / u,
         low=mpf(0),
-        high=(HALF_LN2 * SLACK) ** 2,
+        high=mpf(1) / 4,
         weight=lambda u: u,
-        terms={"F32": 3, "F64": 6},
+        terms={"F32": 3, "F64": 7},
         doc="(sinh(r) - r) / r**3 in r**2",
     ),
     Polynomial(
@@ -221,12 +226,12 @@ POLYNOMIALS = (
     ),
     Polynomial(
         name="ATANH",
-        function=lambda u: (mp.atanh(mp.sqrt(u)) / mp.sqrt(u) - 1) / u,
+        function=lambda u: (_atanh(mp.sqrt(u)) - 1 - u / 3) / u**2,
         low=mpf(0),
-        high=((mp.sqrt(2) - 1) / (mp.sqrt(2) + 1)) ** 2 * SLACK,
-        weight=lambda u: u,
-        terms={"F32": 5, "F64": 8},
-        doc="(atanh(s) - s) / s**3 in s**2, |s| <= (sqrt(2) - 1) / (sqrt(2) + 1)",
+        high=mpf(1) / 25 * SLACK,
+        weight=lambda u: u**2,
+        terms={"F32": 4, "F64": 10},
+        doc="(atanh(s) - s - s**3/3) / s**5 in s**2, |s| <= 1/5",
     ),
     Polynomial(
         name="SIN",
@@ -259,10 +264,19 @@ POLYNOMIALS = (
         name="ATAN",
         function=lambda u: (mp.atan(mp.sqrt(u)) / mp.sqrt(u) - 1) / u,
         low=mpf(0),
-        high=mpf(1),
+        high=(mp.sqrt(2) - 1) ** 2 * SLACK,
         weight=lambda u: u / (mp.atan(mp.sqrt(u)) / mp.sqrt(u)),
-        terms={"F32": 10, "F64": 22},
-        doc="(atan(t) - t) / t**3 in t**2, |t| <= 1",
+        terms={"F32": 5, "F64": 11},
+        doc="(atan(t) - t) / t**3 in t**2, |t| <= tan(pi/8)",
+    ),
+    Polynomial(
+        name="CBRT",
+        function=lambda m: m ** (-mpf(1) / 3),
+        low=mpf(1),
+        high=mpf(8),
+        weight=lambda m: m ** (mpf(1) / 3),
+        terms={"F32": 6, "F64": 6},
+        doc="m ** (-1/3) on [1, 8], refined by iteration",
     ),
     Polynomial(
         name="ERF",
@@ -318,8 +332,11 @@ def constants(kind: str) -> dict[str, tuple[tuple[float, ...], str]]:
             split(pi / 2, dtype, 11, 12, 12, 12) if short else split(pi / 2, dtype, 53, 53),
             "pi/2, its heads exact times n",
         ),
-        "HALF_PI": (split(pi / 2, dtype, full), "pi/2"),
-        "PI": (split(pi, dtype, full), "pi"),
+        "HALF_PI": (split(pi / 2, dtype, head), "pi/2"),
+        "HALF_PI_SUM": (split(pi / 2, dtype, full), "pi/2, both parts whole"),
+        "QUARTER_PI_SUM": (split(pi / 4, dtype, full), "pi/4, both parts whole"),
+        "PI": (split(pi, dtype, head), "pi"),
+        "PI_SUM": (split(pi, dtype, full), "pi, both parts whole"),
         "SQRT_HALF": (split(mp.sqrt(mpf(1) / 2), dtype, head), "sqrt(1/2)"),
         "THIRD": (split(mpf(1) / 3, dtype, head), "1/3"),
     }  # fmt: skip
@@ -360,7 +377,7 @@ def render() -> str:
             lines.append(f"{name}_{kind} = ({shown}{',' if len(parts) == 1 else ''})")
         lines.append("")
     for name, bits, words in (("F32", 32, 7), ("F64", 64, 20)):
-        lines.append(f"# 2/pi as a binary fraction, most significant word first")
+        lines.append("# 2/pi as a binary fraction, most significant word first")
         lines.append(f"TWO_OVER_PI_BITS_{name} = (")
         lines += [f"    {w:#x}," for w in two_over_pi(bits, words)]
         lines.append(")\n")

@@ -45,18 +45,26 @@ def rest(high: KernelValue, low: KernelValue) -> KernelValue:
 
 
 @library
-def exp_pair(x: KernelValue, low: KernelValue) -> KernelValue:
-    """n and the pair y with e**(x + low) = 2**n * y, for |x| below 750."""
+def exp_terms(x: KernelValue, low: KernelValue) -> KernelValue:
+    """n and two terms with e**(x + low) = 2**n * (their sum), for |x| below 750."""
     n, high, tail = reduce(x)
     s, e = fast_two_sum(1.0, high)
     return n, s, e + rest(high, tail + low)
+
+
+@library
+def exp_pair(x: KernelValue, low: KernelValue) -> KernelValue:
+    """n and the pair y with e**(x + low) = 2**n * y, for |x| below 750."""
+    n, s, t = exp_terms(x, low)
+    high, tail = fast_two_sum(s, t)
+    return n, high, tail
 
 
 @elementary
 def exp(x: KernelValue) -> KernelValue:
     """e to the power `x`; infinity and 0 past the range, subnormal results kept."""
     x = clip(x, -746.0, 710.0) if x.dtype == F64 else clip(x, -104.0, 89.0)
-    n, high, low = exp_pair(x, 0.0)
+    n, high, low = exp_terms(x, 0.0)
     return scale(high + low, n)
 
 
@@ -87,18 +95,17 @@ def exp10(x: KernelValue) -> KernelValue:
 
 
 @library
+def reduce_large(x: KernelValue) -> KernelValue:
+    """As `reduce`, with n = 0 up to 1/2: just above ln(2) / 2 the terms would cancel."""
+    n, high, low = reduce(hv.where(hv.abs(x) < 0.5, 0.0, x))
+    return n, hv.where(n == 0, x, high), low
+
+
+@library
 def expm1_terms(x: KernelValue) -> KernelValue:
     """n and the pair y with e**x - 1 = 2**n * y; x above -45."""
-    wide = x.dtype == F64
-    log2_e = tables.LOG2_E_F64 if wide else tables.LOG2_E_F32
-    head, tail = tables.LN2_N_F64 if wide else tables.LN2_N_F32
-    # up to 1/2 without reduction: just above ln(2) / 2 the terms would cancel
-    k, n = nearest(hv.where(hv.abs(x) < 0.5, 0.0, x * log2_e[0]))
-    r = x - k * head
-    t = k * tail
-    high = r - t
-    low = (r - high) - t
-    p = polynomial(high, tables.EXPM1_F64 if wide else tables.EXPM1_F32)
+    n, high, low = reduce_large(x)
+    p = polynomial(high, tables.EXPM1_F64 if high.dtype == F64 else tables.EXPM1_F32)
     square, error = half_square(high)
     a, a_low = two_sum(1.0, -power_of_two(hv.where(n > 64, -64, -n)))
     s, e = fast_two_sum(a, high)

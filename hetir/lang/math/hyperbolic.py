@@ -20,7 +20,7 @@ from hetir.lang.math.arithmetic import (
     two_product,
     two_sum,
 )
-from hetir.lang.math.exponential import expm1_terms, reduce
+from hetir.lang.math.exponential import expm1_terms, reduce_large
 from hetir.lang.math.logarithm import log1p_pair
 
 
@@ -34,7 +34,7 @@ def odd(x: KernelValue, y: KernelValue) -> KernelValue:
 @library
 def halves_of_exp(x: KernelValue) -> KernelValue:
     """For x >= 0: n, t = 4**-n, r, and e, o with e**r = 1 + e + r + o, e even and o odd in r."""
-    n, r, low = reduce(x)
+    n, r, low = reduce_large(x)
     u = r * r
     wide = x.dtype == F64
     even = u * polynomial(u, tables.COSH_F64 if wide else tables.COSH_F32) + r * low
@@ -76,11 +76,19 @@ def tanh(x: KernelValue) -> KernelValue:
     return odd(x, q + e)
 
 
+@library
+def add_ln2(large: KernelValue, high: KernelValue, low: KernelValue) -> KernelValue:
+    """high + low, and ln(2) where large."""
+    head, tail = tables.LN2_N_F64 if high.dtype == F64 else tables.LN2_N_F32
+    s, e = two_sum(hv.cast(hv.where(large, head, 0.0), high.dtype), high)
+    return s + (e + (low + hv.cast(hv.where(large, tail, 0.0), high.dtype)))
+
+
 @elementary
 def asinh(x: KernelValue) -> KernelValue:
     """The inverse of sinh: log1p(a + a**2 / (1 + sqrt(1 + a**2))), and log(2a) where a is large."""
     a = hv.abs(x)
-    large = a > (1e9 if x.dtype == F64 else 1e5)
+    large = a > (1e18 if x.dtype == F64 else 1e9)
     b = hv.where(large, 1.0, a)
     square, error = two_product(b, b)
     h, e = two_sum(1.0, square)
@@ -88,18 +96,16 @@ def asinh(x: KernelValue) -> KernelValue:
     d, d_low = fast_two_sum(root, 1.0)
     q, q_low = divide(square, error, d, d_low + root_low)
     u, low = two_sum(b, q)
-    # 2a = 1 + (2a - 1), where the 1 is below a rounding
+    # where a is large, 1 + a is a
     high, tail = log1p_pair(hv.where(large, a, u), hv.where(large, 0.0, low + q_low))
-    ln2 = tables.LN2_N_F64 if x.dtype == F64 else tables.LN2_N_F32
-    s, e = fast_two_sum(high, hv.where(large, ln2[0], 0.0))
-    y = s + (e + (tail + hv.where(large, ln2[1], 0.0)))
+    y = add_ln2(large, high, tail)
     return odd(x, hv.where(a < INF, y, a))
 
 
 @elementary
 def acosh(x: KernelValue) -> KernelValue:
     """The inverse of cosh; NaN below 1."""
-    large = x > (1e9 if x.dtype == F64 else 1e5)
+    large = x > (1e18 if x.dtype == F64 else 1e9)
     # cosh(y) = 1 + v gives y = log1p(v + sqrt(v * (v + 2)))
     v = hv.where(large, 1.0, x - 1.0)
     d, e = two_sum(v, 2.0)
@@ -107,9 +113,7 @@ def acosh(x: KernelValue) -> KernelValue:
     root, root_low = square_root(hv.where(p > 0.0, p, 1.0), hv.where(p > 0.0, p_low + v * e, 0.0))
     u, low = two_sum(hv.where(p > 0.0, root, 0.0), v)
     high, tail = log1p_pair(hv.where(large, x, u), hv.where(large, 0.0, low + root_low))
-    ln2 = tables.LN2_N_F64 if x.dtype == F64 else tables.LN2_N_F32
-    s, e = fast_two_sum(high, hv.where(large, ln2[0], 0.0))
-    y = s + (e + (tail + hv.where(large, ln2[1], 0.0)))
+    y = add_ln2(large, high, tail)
     y = hv.where(x < INF, y, x)
     y = hv.where(x == 1.0, 0.0, y)
     return hv.where(x < 1.0, NAN, y)
