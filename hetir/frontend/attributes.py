@@ -20,6 +20,7 @@ from hetir.frontend.values import (
     WeakNumber,
     describe,
     is_plain,
+    is_tuple,
 )
 from hetir.ir import ops
 
@@ -35,8 +36,15 @@ def attribute(frame: Frame, node: ast.Attribute) -> Any:
         return _of_array(tracer, value, node.attr)
     if isinstance(value, (Typed, WeakNumber)):
         return _of_scalar(tracer, value, node.attr)
-    if isinstance(value, tuple) and not is_plain(value) and not hasattr(type(value), "_fields"):
-        tracer.fail(UnknownNameError, f"a tuple in a kernel has no attribute `{node.attr}`")
+    return _of_object(frame, value, node)
+
+
+def _of_object(frame: Frame, value: Any, node: ast.Attribute) -> Any:
+    """An attribute that Python reads."""
+    tracer = frame.tracer
+    searches = node.attr in ("count", "index") and node.attr not in getattr(value, "_fields", ())
+    if searches and is_tuple(value) and not is_plain(value):
+        tracer.fail(UnknownNameError, f"a tuple in a kernel has no `{node.attr}`")
     try:
         found = getattr(value, node.attr)
     except AttributeError:
@@ -47,13 +55,13 @@ def attribute(frame: Frame, node: ast.Attribute) -> Any:
         )
     except Exception:  # noqa: BLE001 - a property may raise anything
         return compute(tracer, getattr, value, node.attr)
-    if is_plain(value) and not isinstance(value, tuple) and not _volatile(found):
+    if is_plain(value) and not is_tuple(value) and not _volatile(found):
         return frame.captures.attribute(value, node.attr)
     return found
 
 
-def _advice(value: object, name: str) -> str | None:
-    if isinstance(value, tuple) and hasattr(list, name):
+def _advice(value: Any, name: str) -> str | None:
+    if is_tuple(value) and hasattr(list, name):
         return "lists do not change in a kernel: use `hl.private(n, dtype)`"
     return did_you_mean(name, [n for n in dir(value) if not n.startswith("_")])
 

@@ -131,10 +131,10 @@ def _remember_place(frame: Frame, name: str, open_arms: list[Arm]) -> None:
 def _easy(values: list[Any], before: Any, *, whole: bool) -> Any:
     """The value after the branch where no result is needed for it, else None."""
     first = values[0]
-    if all(value is first for value in values) and (whole or first is before):
-        # the one object of both sides, unless it was made inside of one of them
-        if first is before or is_plain(first):
-            return first
+    # the one object of both sides, unless it was made inside of one of them
+    one = all(value is first for value in values) and (whole or first is before)
+    if one and (first is before or is_plain(first)):
+        return first
     if not whole and (is_plain(first) or shapes.portable_number(first)):
         return first
     alike = whole and all(map(is_plain, values)) and shapes.same(values[0], values[1])

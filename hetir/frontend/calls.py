@@ -24,8 +24,28 @@ from hetir.ir.types import F32, Scalar
 
 # methods that change a plain object: what runs while compiling must leave no trace
 _MUTATORS = frozenset(
-    "append extend insert remove pop clear sort reverse add discard update setdefault popitem "
-    "fill put resize setfield __setitem__ __delitem__ __setattr__".split()
+    {
+        "__delitem__",
+        "__setattr__",
+        "__setitem__",
+        "add",
+        "append",
+        "clear",
+        "discard",
+        "extend",
+        "fill",
+        "insert",
+        "pop",
+        "popitem",
+        "put",
+        "remove",
+        "resize",
+        "reverse",
+        "setdefault",
+        "setfield",
+        "sort",
+        "update",
+    }
 )
 
 
@@ -119,7 +139,7 @@ def _elementary(
     return elementwise(tracer, callee.function.__name__, values, emit, "float")
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _signature(function: Any) -> inspect.Signature:
     return inspect.signature(function)
 
@@ -144,7 +164,7 @@ def check_arguments(
 def _plain_call(tracer: Tracer, callee: Any, arguments: list[Any], named: dict[str, Any]) -> Any:
     """Let Python make a call in which nothing is the kernel's."""
     values = [*arguments, *named.values()]
-    is_tuple = isinstance(callee, type) and issubclass(callee, tuple) and callee is not tuple
+    makes_tuple = _is_named_tuple(callee)
     if not callable(callee):
         tracer.fail(CallError, f"{describe(callee)} cannot be called")
     if hasattr(callee, "launch") and hasattr(callee, "__wrapped__"):
@@ -160,7 +180,7 @@ def _plain_call(tracer: Tracer, callee: Any, arguments: list[Any], named: dict[s
             f"`{name}` changes a Python object, which a kernel cannot",
             hint="store into an array argument, or build a new tuple",
         )
-    if not is_tuple and not all(map(is_plain, values)):
+    if not makes_tuple and not all(map(is_plain, values)):
         worst = next(value for value in values if not is_plain(value))
         tracer.fail(
             CallError,
@@ -168,6 +188,11 @@ def _plain_call(tracer: Tracer, callee: Any, arguments: list[Any], named: dict[s
             hint=_replacement(name, worst),
         )
     return compute(tracer, callee, *arguments, **named)
+
+
+def _is_named_tuple(callee: Any) -> bool:
+    bases: tuple[type, ...] = getattr(callee, "__mro__", ())
+    return tuple in bases and hasattr(callee, "_fields")
 
 
 def _replacement(name: str, value: object) -> str | None:

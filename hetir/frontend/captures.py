@@ -32,8 +32,8 @@ class Capture:
 class Captures:
     """Everything that one trace captured, each once."""
 
-    found: dict[tuple[int, str], Capture] = field(default_factory=dict)
-    owners: list[object] = field(default_factory=list)
+    found: dict[tuple[int, str], Capture] = field(default_factory=dict[tuple[int, str], Capture])
+    owners: list[object] = field(default_factory=list[object])
 
     def item(self, scope: dict[str, Any], name: str) -> Any:
         """A global variable."""
@@ -70,19 +70,20 @@ def _constant(value: object) -> bool:
     return isinstance(value, types.ModuleType) or home.startswith("hetir.lang")
 
 
-def _snapshot(value: object) -> object:
-    if isinstance(value, (list, dict, set)):
-        return value.copy()  # pyright: ignore[reportUnknownVariableType]
-    return value.copy() if isinstance(value, np.ndarray) else value
+def _snapshot(value: Any) -> Any:
+    return value.copy() if type(value) in _MUTABLE else value
 
 
-def _unchanged(then: object, now: object) -> bool:
-    if isinstance(then, np.ndarray):
-        return isinstance(now, np.ndarray) and then.dtype == now.dtype and np.array_equal(then, now)
-    if then is now:
-        return True
+_MUTABLE = (list, dict, set, np.ndarray)
+
+
+def _unchanged(then: Any, now: Any) -> bool:
     if type(then) is not type(now):
         return False
+    if type(then) is np.ndarray:
+        return bool(then.dtype == now.dtype and np.array_equal(then, now))
+    if then is now:
+        return True
     if isinstance(then, (bool, int, float, str, bytes)):
         return repr(then) == repr(now)
     if isinstance(then, (tuple, list, dict, set)):

@@ -29,7 +29,7 @@ class Carried:
     entry: list[Any]
     places: list[Loc | None]
     shapes: list[Shape]
-    conflicts: dict[str, Any] = field(default_factory=dict)
+    conflicts: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass(slots=True)
@@ -45,6 +45,7 @@ class Pass:
 
 
 def carried_by(frame: Frame, node: ast.For | ast.While) -> Carried:
+    """The variables that a loop assigns and that are read at its head or after it."""
     flow = frame.source.flow
     names = tuple(sorted(flow.assigned[node] & flow.head[node]))
     entry = [frame.env.get(name, UNSET) for name in names]
@@ -121,7 +122,7 @@ def is_settled(frame: Frame, carried: Carried, found: Pass) -> bool:
     exits = found.scope.continued + (
         found.scope.broken if found.scope.break_names is found.scope.names else []
     )
-    for at, name in enumerate(carried.names):
+    for at in range(len(carried.names)):
         assumed = carried.shapes[at]
         if isinstance(assumed, Conflict):
             continue

@@ -164,10 +164,12 @@ def comparison(frame: Frame, node: ast.Compare) -> Any:
     return _chain(frame, node, left, list(zip(node.ops, node.comparators, strict=True)))
 
 
-def _chain(frame: Frame, node: ast.Compare, left: Any, links: list[Any]) -> Any:
-    (op, comparator), *rest = links
-    right = frame.evaluate(comparator)
-    result = operators.compare(frame.at(node), type(op), left, right)
+def _chain(
+    frame: Frame, node: ast.Compare, left: Any, links: list[tuple[ast.cmpop, ast.expr]]
+) -> Any:
+    rest, link = links[1:], links[0]
+    right = frame.evaluate(link[1])
+    result = operators.compare(frame.at(node), type(link[0]), left, right)
     if not rest:
         return result
     return _logic(frame, node, True, [lambda: result, lambda: _chain(frame, node, right, rest)])

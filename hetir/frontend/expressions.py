@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from typing import Any
 
 from hetir.frontend import operators
 from hetir.frontend.errors import UnsupportedSyntaxError
 from hetir.frontend.frame import Frame, handles
 from hetir.frontend.iteration import static_items
+from hetir.frontend.operators import compute
 from hetir.frontend.values import FormatText, describe, is_plain, number_kind
 
 
@@ -155,6 +157,8 @@ def _bare(part: ast.FormattedValue) -> bool:
 
 def _formatted(frame: Frame, part: ast.FormattedValue, value: Any) -> str:
     tracer = frame.at(part.value)
-    shown = {115: str, 114: repr, 97: ascii}.get(part.conversion, lambda v: v)(value)
+    conversions: dict[int, Callable[[Any], Any]] = {115: str, 114: repr, 97: ascii}
+    convert = conversions.get(part.conversion)
+    shown = value if convert is None else compute(tracer, convert, value)
     spec = frame.evaluate(part.format_spec) if part.format_spec else ""
-    return operators.compute(tracer, format, shown, spec)
+    return compute(tracer, format, shown, spec)

@@ -31,8 +31,8 @@ class LoopScope:
     arguments: tuple[Value, ...]
     break_names: tuple[str, ...]
     break_shapes: tuple[Shape, ...] | None
-    continued: list[Exit] = field(default_factory=list)
-    broken: list[Exit] = field(default_factory=list)
+    continued: list[Exit] = field(default_factory=list["Exit"])
+    broken: list[Exit] = field(default_factory=list["Exit"])
     unrolled: Block | None = None
 
 
@@ -50,8 +50,8 @@ class ReturnScope:
     """How a function's returns are emitted: None for a kernel's."""
 
     shape: Shape | None = None
-    values: list[tuple[object, Loc]] = field(default_factory=list)
-    emitted: list[Shape] = field(default_factory=list)
+    values: list[tuple[object, Loc]] = field(default_factory=list[tuple[object, Loc]])
+    emitted: list[Shape] = field(default_factory=list[Shape])
     guessed: bool = False  # an unreachable return was emitted before the result was known
 
 
@@ -60,16 +60,18 @@ class Frame:
     """The state of one function while it is read."""
 
     tracer: Tracer
-    function: types.FunctionType
+    function: Any
     source: FunctionSource
     captures: Captures
     session: Any
-    env: dict[str, Any] = field(default_factory=dict)
-    where: dict[str, Loc] = field(default_factory=dict)
-    loops: list[LoopScope] = field(default_factory=list)
+    env: dict[str, Any] = field(default_factory=dict[str, Any])
+    where: dict[str, Loc] = field(default_factory=dict[str, Loc])
+    loops: list[LoopScope] = field(default_factory=list[LoopScope])
     returns: ReturnScope | None = None
     # what a loop carried when it was read before: its entry and its fixpoint
-    loop_shapes: dict[ast.AST, tuple[list[Shape], list[Shape]]] = field(default_factory=dict)
+    loop_shapes: dict[ast.AST, tuple[list[Shape], list[Shape]]] = field(
+        default_factory=dict[ast.AST, tuple[list[Shape], list[Shape]]]
+    )
 
     def __post_init__(self) -> None:
         code = self.function.__code__
@@ -130,7 +132,8 @@ class Frame:
 
     def unset(self, node: ast.Name, loc: Loc | None = None) -> NoReturn:
         """Raise the error for a variable without a value."""
-        also = () if loc is None else (Label(self.tracer.called(loc), "it is set only here"),)
+        place = loc and self.tracer.called(loc)
+        also = (Label(place, "it is set only here"),) if place else ()
         self.fail(
             UnsetVariableError,
             f"`{node.id}` may have no value here",
@@ -165,7 +168,7 @@ class Frame:
         self.env[name] = value
         self.where[name] = self.source.loc(node)
 
-    # ---- blocks ------------------------------------------------------------------------------------
+    # ---- blocks ----------------------------------------------------------------------------
 
     def enter(self) -> Block:
         """Begin an inner region; `leave` ends it."""

@@ -25,6 +25,7 @@ from hetir.frontend.values import (
     Typed,
     WeakNumber,
     describe,
+    is_tuple,
     quoted,
 )
 from hetir.ir import ops
@@ -54,7 +55,9 @@ class Helper:
 class _Parameters:
     """The function's parameters: of each leaf of the arguments, typed or one a type used."""
 
-    found: list[tuple[int, Scalar | None, Value]] = field(default_factory=list)
+    found: list[tuple[int, Scalar | None, Value]] = field(
+        default_factory=list[tuple[int, Scalar | None, Value]]
+    )
     leaves: int = 0
 
 
@@ -93,7 +96,7 @@ def _emit_call(frame: Frame, node: ast.Call, helper: Helper, leaves: list[Any]) 
     return shapes.rebuild(helper.result, iter(call.results))
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _signature(function: Any) -> inspect.Signature:
     return inspect.signature(function)
 
@@ -131,9 +134,8 @@ def _argument(frame: Frame, node: ast.Call, value: Any, leaves: list[Any]) -> Sh
     """The shape of an argument, which is what a helper is read for; `leaves` gains its values."""
     if isinstance(value, (FormatText, Method, RangeValue)):
         frame.fail(CallError, f"{describe(value)} cannot be passed to a function", node)
-    if type(value) is tuple or (isinstance(value, tuple) and hasattr(value, "_fields")):
-        items: tuple[Any, ...] = value
-        return Tuples(type(items), tuple(_argument(frame, node, item, leaves) for item in items))
+    if is_tuple(value):
+        return Tuples(type(value), tuple(_argument(frame, node, item, leaves) for item in value))
     shape = shapes.shape_of(value)
     if not isinstance(shape, Plain):
         leaves.append(value)
@@ -301,5 +303,5 @@ def _unique(tracer: Tracer, name: str) -> str:
 class Session:
     """What one trace shares between its functions."""
 
-    helpers: dict[Any, Helper] = field(default_factory=dict)
-    active: list[Any] = field(default_factory=list)
+    helpers: dict[Any, Helper] = field(default_factory=dict[Any, Helper])
+    active: list[Any] = field(default_factory=list[Any])

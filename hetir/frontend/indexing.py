@@ -12,7 +12,15 @@ from hetir.frontend.extents import extent, extents
 from hetir.frontend.frame import Frame, handles
 from hetir.frontend.operators import compute
 from hetir.frontend.tracer import Tracer
-from hetir.frontend.values import ArrayHandle, Extents, Typed, describe, is_plain, number_kind
+from hetir.frontend.values import (
+    ArrayHandle,
+    Extents,
+    Typed,
+    describe,
+    is_plain,
+    is_tuple,
+    number_kind,
+)
 from hetir.ir import ops
 from hetir.ir.core import Value
 from hetir.ir.types import I64
@@ -48,12 +56,12 @@ def _element(frame: Frame, value: Any, node: ast.Subscript) -> Any:
     if not is_plain(index):
         _run_time_index(tracer, value)
     if isinstance(value, Extents):
-        axis = compute(tracer, operator.index, index) if not isinstance(index, slice) else index
-        if isinstance(axis, int):
+        if not isinstance(index, slice):
+            axis = compute(tracer, operator.index, index)
             axis += len(value) if axis < 0 else 0
             return extent(tracer, value.array, axis, value.what)
         value = extents(tracer, value)
-    if not is_plain(value) and not isinstance(value, tuple):
+    if not is_plain(value) and not is_tuple(value):
         tracer.fail(IndexingError, f"{describe(value)} cannot be indexed")
     return compute(tracer, operator.getitem, value, index)
 
@@ -108,7 +116,8 @@ def _checked(tracer: Tracer, array: ArrayHandle, axis: int, index: Any) -> Any:
     if is_plain(index):
         if number_kind(index) != "int":
             _need_integer(tracer, index)
-        _in_range(tracer, array, axis, int(index))
+        number: Any = index
+        _in_range(tracer, array, axis, int(number))
     return index
 
 
@@ -209,7 +218,7 @@ def _span(tracer: Tracer, array: ArrayHandle, axis: int, span: Span) -> tuple[in
     size = abs(step)
     if size > 1:
         rounded = _add(tracer, length, size - 1)
-        length = _op(tracer, ops.FLOORDIV, operator.floordiv, rounded, size)
+        length = _op(tracer, ops.FLOORDIV, _floordiv, rounded, size)
     whole = span.start is None and span.stop is None
     return step, start, _nonnegative(tracer, length, certain=whole)
 
@@ -241,6 +250,10 @@ def _sub(tracer: Tracer, a: Any, b: Any) -> Any:
 
 def _add(tracer: Tracer, a: Any, b: Any) -> Any:
     return _op(tracer, ops.ADD, operator.add, a, b)
+
+
+def _floordiv(a: int, b: int) -> int:
+    return a // b
 
 
 def _op(tracer: Tracer, spec: ops.Spec, plain: Any, a: Any, b: Any) -> Any:

@@ -34,7 +34,8 @@ def return_statement(frame: Frame, node: ast.Return) -> None:
 def leave_function(frame: Frame, value: object) -> None:
     """Emit a helper's return, converted to the result that its other returns need."""
     returns, tracer = frame.returns, frame.tracer
-    assert returns is not None and tracer.loc is not None
+    assert returns is not None
+    assert tracer.loc is not None
     value = shapes.lasting(tracer, value)
     own = shapes.settle(shapes.shape_of(value))
     wanted = own if returns.shape is None else returns.shape

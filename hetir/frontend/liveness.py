@@ -13,9 +13,9 @@ class Flow:
     `assigned`: names that a compound statement may assign. Keys are tree nodes.
     """
 
-    after: dict[ast.AST, frozenset[str]] = field(default_factory=dict)
-    head: dict[ast.AST, frozenset[str]] = field(default_factory=dict)
-    assigned: dict[ast.AST, frozenset[str]] = field(default_factory=dict)
+    after: dict[ast.AST, frozenset[str]] = field(default_factory=dict[ast.AST, frozenset[str]])
+    head: dict[ast.AST, frozenset[str]] = field(default_factory=dict[ast.AST, frozenset[str]])
+    assigned: dict[ast.AST, frozenset[str]] = field(default_factory=dict[ast.AST, frozenset[str]])
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from hetir.frontend.values import (
     WeakNumber,
     describe,
     is_plain,
+    is_tuple,
     number_kind,
 )
 from hetir.ir import ops
@@ -24,38 +25,49 @@ from hetir.ir.core import Value
 from hetir.ir.ops import Spec
 from hetir.ir.types import BOOL, F32, I32, I64, Scalar
 
+_PYTHON: Any = operator
+
+
+def _contained(a: Any, b: Any) -> bool:
+    return a in b
+
+
+def _not_contained(a: Any, b: Any) -> bool:
+    return a not in b
+
+
 PLAIN: Mapping[type[ast.AST], Callable[..., object]] = MappingProxyType(
     {
-        ast.Add: operator.add,
-        ast.Sub: operator.sub,
-        ast.Mult: operator.mul,
-        ast.Div: operator.truediv,
-        ast.FloorDiv: operator.floordiv,
-        ast.Mod: operator.mod,
-        ast.Pow: operator.pow,
-        ast.MatMult: operator.matmul,
-        ast.LShift: operator.lshift,
-        ast.RShift: operator.rshift,
-        ast.BitAnd: operator.and_,
-        ast.BitOr: operator.or_,
-        ast.BitXor: operator.xor,
-        ast.Invert: operator.invert,
-        ast.Not: operator.not_,
-        ast.UAdd: operator.pos,
-        ast.USub: operator.neg,
-        ast.Eq: operator.eq,
-        ast.NotEq: operator.ne,
-        ast.Lt: operator.lt,
-        ast.LtE: operator.le,
-        ast.Gt: operator.gt,
-        ast.GtE: operator.ge,
-        ast.Is: operator.is_,
-        ast.IsNot: operator.is_not,
-        ast.In: lambda a, b: a in b,
-        ast.NotIn: lambda a, b: a not in b,
+        ast.Add: _PYTHON.add,
+        ast.Sub: _PYTHON.sub,
+        ast.Mult: _PYTHON.mul,
+        ast.Div: _PYTHON.truediv,
+        ast.FloorDiv: _PYTHON.floordiv,
+        ast.Mod: _PYTHON.mod,
+        ast.Pow: _PYTHON.pow,
+        ast.MatMult: _PYTHON.matmul,
+        ast.LShift: _PYTHON.lshift,
+        ast.RShift: _PYTHON.rshift,
+        ast.BitAnd: _PYTHON.and_,
+        ast.BitOr: _PYTHON.or_,
+        ast.BitXor: _PYTHON.xor,
+        ast.Invert: _PYTHON.invert,
+        ast.Not: _PYTHON.not_,
+        ast.UAdd: _PYTHON.pos,
+        ast.USub: _PYTHON.neg,
+        ast.Eq: _PYTHON.eq,
+        ast.NotEq: _PYTHON.ne,
+        ast.Lt: _PYTHON.lt,
+        ast.LtE: _PYTHON.le,
+        ast.Gt: _PYTHON.gt,
+        ast.GtE: _PYTHON.ge,
+        ast.Is: _PYTHON.is_,
+        ast.IsNot: _PYTHON.is_not,
+        ast.In: _contained,
+        ast.NotIn: _not_contained,
     }
 )
-SYMBOL = {
+SYMBOL: Mapping[type[ast.AST], str] = {
     **{ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//"},
     **{ast.Mod: "%", ast.Pow: "**", ast.MatMult: "@", ast.LShift: "<<", ast.RShift: ">>"},
     **{ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^", ast.Invert: "~", ast.Not: "not"},
@@ -104,7 +116,7 @@ def binary(tracer: Tracer, kind: type[ast.operator], left: Any, right: Any) -> A
     """`left <kind> right`."""
     if is_plain(left) and is_plain(right):
         return compute(tracer, PLAIN[kind], left, right)
-    if isinstance(left, tuple) or isinstance(right, tuple):
+    if is_tuple(left) or is_tuple(right):
         return _tuples(tracer, kind, left, right)
     _need_scalars(tracer, SYMBOL[kind], left, right)
     if not isinstance(left, Typed) and not isinstance(right, Typed):
@@ -114,7 +126,7 @@ def binary(tracer: Tracer, kind: type[ast.operator], left: Any, right: Any) -> A
 
 def _tuples(tracer: Tracer, kind: type[ast.operator], left: Any, right: Any) -> Any:
     """Tuples concatenate and repeat; their arithmetic is refused."""
-    joins = kind is ast.Add and isinstance(left, tuple) and isinstance(right, tuple)
+    joins = kind is ast.Add and is_tuple(left) and is_tuple(right)
     repeats = kind is ast.Mult and (type(left) is int or type(right) is int)
     if joins or repeats:
         return compute(tracer, PLAIN[kind], left, right)

@@ -62,7 +62,7 @@ def _annotation(function: Any, annotation: Any) -> Scalar | ArrayType | StaticMa
     if isinstance(annotation, str):
         names = inspect.getclosurevars(function).nonlocals
         try:
-            annotation = eval(annotation, function.__globals__, names)  # noqa: S307
+            annotation = eval(annotation, function.__globals__, names)
         except Exception:  # noqa: BLE001 - a hint for another tool
             return None
     known = isinstance(annotation, (Scalar, ArrayType, StaticMark))

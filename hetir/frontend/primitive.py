@@ -23,7 +23,7 @@ def primitive(function: Callable[P, R]) -> Callable[P, R]:
             raise OutsideKernelError(name)
         return function(*arguments, **named)
 
-    call.__hetir_primitive__ = function  # pyright: ignore[reportFunctionMemberAccess]
+    call.__dict__["__hetir_primitive__"] = function
     return call
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 
 from hetir.ir.types import BF16, F16, F32, SCALARS, Scalar
 
@@ -12,7 +12,7 @@ def rank(kind: Scalar) -> int:
     return 0 if kind.kind == "bool" else 1 if kind.is_int else 2
 
 
-@lru_cache(maxsize=None)
+@cache
 def promote(a: Scalar, b: Scalar) -> Scalar | None:
     """The common type of two scalars, or None for a signed integer with `u64`.
 

@@ -18,6 +18,7 @@ from hetir.frontend.values import (
     Typed,
     Unset,
     WeakNumber,
+    is_tuple,
     number_kind,
     shown_array,
 )
@@ -103,9 +104,8 @@ def shape_of(value: object) -> Shape:
             return Weak(value.kind)
         case ArrayHandle():
             return Arrays(value.type)
-        case tuple() if type(value) is tuple or hasattr(value, "_fields"):
-            items: tuple[object, ...] = value
-            return Tuples(type(items), tuple(map(shape_of, items)))
+        case _ if is_tuple(value):
+            return Tuples(type(value), tuple(map(shape_of, value)))
         case Unset():
             return Missing()
         case Poison():
@@ -226,9 +226,12 @@ def rebuild(shape: Shape, values: Iterator[Value]) -> Any:
             raise AssertionError(f"no value of {shape}")
 
 
-def make_tuple(cls: type, items: list[Any]) -> Any:
+_TUPLE: Any = tuple
+
+
+def make_tuple(cls: Any, items: list[Any]) -> Any:
     """A tuple or NamedTuple of `items`."""
-    return tuple.__new__(cls, items)
+    return _TUPLE.__new__(cls, items)
 
 
 def portable_number(value: object) -> bool:

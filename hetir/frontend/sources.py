@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import linecache
 import sys
@@ -28,7 +29,7 @@ class FunctionSource:
     shift: int
     lines: tuple[str, ...]
     flow: liveness.Flow
-    locs: dict[ast.AST, Loc] = field(default_factory=dict)
+    locs: dict[ast.AST, Loc] = field(default_factory=dict[ast.AST, Loc])
 
     def loc(self, node: Any) -> Loc:
         """Where a node stands in the file."""
@@ -62,11 +63,11 @@ def source_of(function: Callable[..., object]) -> FunctionSource:
     if found is not None and found[0]() is code:
         return found[1]
     source = _read(function, code)
-    _CACHE[id(code)] = (weakref.ref(code, lambda _, key=id(code): _forget(key)), source)
+    _CACHE[id(code)] = (weakref.ref(code, functools.partial(_forget, id(code))), source)
     return source
 
 
-def _forget(key: int) -> None:
+def _forget(key: int, _: object) -> None:
     _CACHE.pop(key, None)
 
 

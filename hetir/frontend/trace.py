@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from hetir.frontend import (  # noqa: F401 - importing them registers what they read
+from hetir.frontend import (
     attributes,
     branches,
     calls,
@@ -32,6 +32,19 @@ from hetir.ir import ops
 from hetir.ir.core import Function, Kernel, Module, Options, Param, Region, Value, walk
 from hetir.ir.types import ArrayType, Scalar
 
+# importing them fills the table of what reads which node
+READERS = (
+    attributes,
+    branches,
+    calls,
+    choices,
+    expressions,
+    indexing,
+    leaving,
+    loops,
+    statements,
+)
+
 Source = tuple[int | str, ...]
 
 
@@ -55,8 +68,8 @@ class Traced:
 class _Inputs:
     """The kernel's parameters as they are found."""
 
-    typed: list[tuple[Source, Value]] = field(default_factory=list)
-    weak: list[tuple[Source, Value]] = field(default_factory=list)
+    typed: list[tuple[Source, Value]] = field(default_factory=list[tuple[Source, Value]])
+    weak: list[tuple[Source, Value]] = field(default_factory=list[tuple[Source, Value]])
 
 
 def trace(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -104,7 +104,7 @@ class Tracer:
             found = self.block.known[key] = self.value(ops.CONST, type=kind, bits=bits)
         return found
 
-    def convert(self, value: object, kind: Scalar, *, explicit: bool = False) -> Value:
+    def convert(self, value: Any, kind: Scalar, *, explicit: bool = False) -> Value:
         """`value` as `kind`; an implicit conversion refuses a number out of range."""
         if isinstance(value, Typed):
             return value.ir if value.type == kind else self.value(ops.CAST, value.ir, to=kind)
@@ -112,7 +112,7 @@ class Tracer:
             return self.materialise(value, kind)
         if number_kind(value) is None:
             self.fail(OperandError, f"{describe(value)} is no number of `{kind}`")
-        number = value.item() if isinstance(value, np.generic) else value
+        number = _python_number(value)
         assert isinstance(number, (bool, int, float))
         if kind.is_int:
             return self.const(kind, self._integer(number, kind, explicit=explicit))
@@ -263,6 +263,13 @@ class Tracer:
         return replace(chain[-1], caller=caller)
 
 
+def _python_number(value: Any) -> Any:
+    return value.item() if isinstance(value, _NUMPY_SCALAR) else value
+
+
+_NUMPY_SCALAR: Any = np.generic
+
+
 _ACTIVE: ContextVar[Tracer | None] = ContextVar("hetir_tracer", default=None)
 
 
@@ -272,7 +279,7 @@ def active() -> Tracer | None:
 
 
 @contextmanager
-def activate(tracer: Tracer) -> Iterator[None]:
+def activate(tracer: Tracer) -> Generator[None]:
     """Make `tracer` the one that the functions of `hl` emit into."""
     token = _ACTIVE.set(tracer)
     try:

@@ -37,6 +37,7 @@ def unroll(frame: Frame, node: ast.For, items: list[Any]) -> None:
 def leave_unrolled(
     frame: Frame, node: ast.Break | ast.Continue, scope: LoopScope, kind: str
 ) -> NoReturn:
+    """Go to the next item, or past the last one, by a decision made while compiling."""
     if frame.tracer.block is not scope.unrolled:
         frame.fail(
             UnsupportedSyntaxError,

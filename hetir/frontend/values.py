@@ -6,12 +6,12 @@ import re
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
 from hetir.ir.core import Value
-from hetir.ir.types import BOOL, F32, I64, ArrayType, Scalar
+from hetir.ir.types import BF16, BOOL, F8E4M3, F8E5M2, F32, I64, ArrayType, Scalar
 from hetir.source import Loc
 
 if TYPE_CHECKING:
@@ -121,13 +121,20 @@ class Poison:
 KERNEL_VALUES = (Typed, WeakNumber, ArrayHandle, Extents, RangeValue, FormatText, Method)
 
 
-def is_plain(value: object) -> bool:
+def is_plain(value: Any) -> bool:
     """Whether Python itself can compute with `value`."""
     if isinstance(value, KERNEL_VALUES):
         return False
-    if isinstance(value, (tuple, list)):
-        return all(map(is_plain, value))  # pyright: ignore[reportUnknownArgumentType]
-    return True
+    return all(map(is_plain, value)) if isinstance(value, _SEQUENCES) else True
+
+
+_SEQUENCES: Any = (tuple, list)
+
+
+def is_tuple(value: Any) -> TypeGuard[tuple[Any, ...]]:
+    """Whether `value` is a tuple whose elements may be the kernel's."""
+    bases: tuple[type, ...] = type(value).__mro__
+    return bases[0] is tuple or (tuple in bases and hasattr(value, "_fields"))
 
 
 def number_kind(value: object) -> str | None:
@@ -139,12 +146,10 @@ def number_kind(value: object) -> str | None:
     if isinstance(value, (float, np.floating)):
         return "float"
     # ml_dtypes' scalars are no np.floating
-    if isinstance(value, np.generic) and value.dtype.name in ("bfloat16", *_F8_NAMES):
-        return "float"
-    return None
+    return "float" if isinstance(value, _ML_FLOATS) else None
 
 
-_F8_NAMES = ("float8_e4m3fn", "float8_e5m2")
+_ML_FLOATS = tuple(kind.numpy.type for kind in (BF16, F8E4M3, F8E5M2))
 
 
 def shown_array(kind: ArrayType) -> str:
@@ -156,33 +161,35 @@ def shown_array(kind: ArrayType) -> str:
 
 def describe(value: object) -> str:
     """How an error message names a value's type."""
+    if isinstance(value, KERNEL_VALUES):
+        return _describe_kernel_value(value)
+    if isinstance(value, types.ModuleType):
+        return f"the module `{value.__name__}`"
+    if isinstance(value, Scalar):
+        return f"the type `{value}`"
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return f"`{value!r}`"
+    if isinstance(value, type):
+        return f"the class `{value.__name__}`"
+    return f"a Python `{type(value).__name__}`"
+
+
+def _describe_kernel_value(value: object) -> str:
     match value:
         case Typed():
             return f"`{value.type}`"
         case ArrayHandle():
             return f"the array `{shown_array(value.type)}`"
-        case types.ModuleType():
-            return f"the module `{value.__name__}`"
         case WeakNumber():
             return f"a run-time Python {value.kind}"
         case Extents():
             return f"the {value.what} of an array"
-        case RangeValue():
-            return "a range"
         case FormatText():
             return "an f-string"
         case Method():
             return f"the method `{value.name}`"
-        case Scalar():
-            return f"the type `{value}`"
-        case None:
-            return "None"
-        case bool() | int() | float() | str():
-            return f"`{value!r}`"
-        case _ if isinstance(value, type):
-            return f"the class `{value.__name__}`"
         case _:
-            return f"a Python `{type(value).__name__}`"
+            return "a range"
 
 
 def quoted(error: Exception) -> str:

@@ -1,7 +1,5 @@
 """What a kernel's body may say: `import hetir.lang as hl`."""
 
-# ruff: noqa: A004 - some names are Python's, on purpose
-
 from hetir.ir.types import BF16 as bf16
 from hetir.ir.types import BOOL as bool_
 from hetir.ir.types import F8E4M3 as f8e4m3
@@ -115,11 +113,11 @@ __all__ = [
     "clz",
     "div",
     "exp",
+    "f8e4m3",
+    "f8e5m2",
     "f16",
     "f32",
     "f64",
-    "f8e4m3",
-    "f8e5m2",
     "fence",
     "floor",
     "fma",
@@ -127,10 +125,10 @@ __all__ = [
     "global_size",
     "group_id",
     "group_size",
+    "i8",
     "i16",
     "i32",
     "i64",
-    "i8",
     "isfinite",
     "isinf",
     "isnan",
@@ -165,10 +163,10 @@ __all__ = [
     "subgroup_scan",
     "subgroup_size",
     "trunc",
+    "u8",
     "u16",
     "u32",
     "u64",
-    "u8",
     "where",
     "workgroup_reduce",
     "workgroup_scan",

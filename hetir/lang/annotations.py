@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hetir.frontend.errors import SignatureError
 from hetir.frontend.parameters import STATIC
+from hetir.frontend.values import is_tuple
 from hetir.ir.types import ArrayType, Scalar
 
 static = STATIC
@@ -15,14 +18,15 @@ _MOST_DIMENSIONS = 6
 class Array:
     """`Array[dtype, ndim]`: an array parameter of 0 to 6 dimensions and any strides."""
 
-    def __class_getitem__(cls, key: tuple[Scalar, int]) -> ArrayType:
+    def __class_getitem__(cls, key: Any) -> ArrayType:
         """The array type of an element type and a number of dimensions."""
-        if not isinstance(key, tuple) or len(key) != 2 or not isinstance(key[0], Scalar):
+        parts: tuple[Any, ...] = key if is_tuple(key) else (key,)
+        if len(parts) != 2 or not isinstance(parts[0], Scalar):
             raise SignatureError(
                 "`hl.Array` takes an element type and a number of dimensions",
                 hint="write `hl.Array[hl.f32, 1]`",
             )
-        element, ndim = key
+        element, ndim = parts
         if not isinstance(ndim, int) or not 0 <= ndim <= _MOST_DIMENSIONS:
             raise SignatureError(f"an array has 0 to {_MOST_DIMENSIONS} dimensions, got {ndim!r}")
         return ArrayType(element, ndim)

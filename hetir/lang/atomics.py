@@ -10,7 +10,7 @@ from __future__ import annotations
 from hetir.frontend.errors import IndexingError, OperandError
 from hetir.frontend.indexing import checked_indices, positions
 from hetir.frontend.primitive import current, primitive
-from hetir.frontend.values import ArrayHandle, KernelValue, describe
+from hetir.frontend.values import ArrayHandle, KernelValue, describe, is_tuple
 from hetir.ir import ops
 from hetir.ir.core import Value
 from hetir.lang.memory import word
@@ -190,5 +190,5 @@ def _element(
         tracer.fail(OperandError, f"`{name}` is not defined for `{x.type.element}`")
     if writes and x.type.space == "constant":
         tracer.fail(IndexingError, "constant memory cannot be written")
-    indices = list(index) if isinstance(index, tuple) else [index]
+    indices: list[KernelValue] = list(index) if is_tuple(index) else [index]
     return x, positions(tracer, checked_indices(tracer, x, indices))

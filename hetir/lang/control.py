@@ -1,6 +1,4 @@
-"""What steers the compiler or reports: unrolling, uniformity, checks, printing, philox's place."""
-
-# ruff: noqa: A001 - the names are the language's
+"""What steers the compiler or reports: unrolling, uniformity, checks, printing."""
 
 from __future__ import annotations
 
@@ -12,6 +10,7 @@ from hetir.frontend.operators import compute, truth
 from hetir.frontend.primitive import current, primitive
 from hetir.frontend.values import FormatText, KernelValue, describe, is_plain, number_kind
 from hetir.ir import ops
+from hetir.ir.core import Value
 
 _MOST_STEPS = 65536
 
@@ -60,7 +59,7 @@ def static_assert(condition: KernelValue, message: str = "") -> None:
 
 
 @primitive
-def assert_(condition: KernelValue, message: str = "") -> None:
+def assert_(condition: KernelValue, message: KernelValue = "") -> None:
     """Report this line where `condition` is false at run time; the kernel goes on."""
     tracer = current()
     if not isinstance(message, str):
@@ -102,7 +101,7 @@ def print(format: KernelValue, *values: KernelValue) -> None:
             f"the format has {count} `{{}}` for {len(given)} values",
             hint="write one `{}` a value",
         )
-    operands = []
+    operands: list[Value] = []
     for value in given:
         need_scalar(tracer, "print", value)
         operands.append(tracer.default(value))
@@ -113,11 +112,9 @@ def _fields(text: str) -> int:
     """The number of `{}`; any other field is refused."""
     tracer = current()
     try:
-        fields = [f for _, f, s, c in string.Formatter().parse(text) if f is not None]
-        plain = all(f == "" and not s and c is None
-                    for _, f, s, c in string.Formatter().parse(text) if f is not None)  # fmt: skip
+        fields = [field[1:] for field in string.Formatter().parse(text) if field[1] is not None]
     except ValueError as error:
         tracer.fail(CallError, f"the format is malformed: {error}", hint="double a `{` to print it")
-    if not plain:
+    if any(name or spec or conversion for name, spec, conversion in fields):
         tracer.fail(CallError, "the format takes plain `{}` only", hint="write `{}`")
     return len(fields)

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from hetir.frontend.errors import CallError, ChoiceError, NotStaticError
 from hetir.frontend.primitive import current, primitive
-from hetir.frontend.values import ArrayHandle, KernelValue, describe, is_plain, number_kind
+from hetir.frontend.values import (
+    ArrayHandle,
+    KernelValue,
+    describe,
+    is_plain,
+    is_tuple,
+    number_kind,
+)
 from hetir.ir import ops
 from hetir.ir.types import Scalar, static_array
 
@@ -23,7 +30,7 @@ def private(shape: KernelValue, dtype: KernelValue) -> KernelValue:
 
 def _alloc(space: str, shape: KernelValue, dtype: KernelValue) -> KernelValue:
     tracer = current()
-    extents = shape if isinstance(shape, tuple) else (shape,)
+    extents: tuple[KernelValue, ...] = shape if is_tuple(shape) else (shape,)
     for extent in extents:
         if not is_plain(extent):
             tracer.fail(

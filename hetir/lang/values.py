@@ -3,21 +3,21 @@
 Scalars of unlike types promote as operators do; a Python number takes the others' type.
 """
 
-# ruff: noqa: A001 - the names are the language's
-
 from __future__ import annotations
 
 import builtins
 import math
 
-from hetir.frontend.meeting import deferred_select
 from hetir.frontend.builtin_functions import absolute, extreme
 from hetir.frontend.calls import convert
 from hetir.frontend.elementwise import computed_in, elementwise
 from hetir.frontend.errors import CallError, OperandError
+from hetir.frontend.meeting import deferred_select
 from hetir.frontend.primitive import current, primitive
+from hetir.frontend.tracer import Tracer
 from hetir.frontend.values import ArrayHandle, KernelValue, Typed, WeakNumber, describe, number_kind
 from hetir.ir import ops
+from hetir.ir.core import Value
 from hetir.ir.ops import Spec
 from hetir.ir.types import BOOL, I32, Scalar
 
@@ -45,7 +45,7 @@ def where(condition: KernelValue, a: KernelValue, b: KernelValue) -> KernelValue
     return tracer.typed(ops.SELECT, test, tracer.convert(a, kind), tracer.convert(b, kind))
 
 
-def _where_array(test: ops.Any, a: KernelValue, b: KernelValue) -> KernelValue:
+def _where_array(test: Value, a: KernelValue, b: KernelValue) -> KernelValue:
     tracer = current()
     alike = isinstance(a, ArrayHandle) and isinstance(b, ArrayHandle) and a.type == b.type
     if not alike or a.type.space not in ("global", "constant"):
@@ -234,7 +234,7 @@ def sign(x: KernelValue) -> KernelValue:
     return elementwise(current(), "sign", [x], _sign)
 
 
-def _sign(at: ops.Any, kind: Scalar, values: list[ops.Any]) -> ops.Any:
+def _sign(at: Tracer, kind: Scalar, values: list[Value]) -> Value:
     zero = at.const(kind, 0)
     above = at.value(ops.CAST, at.value(ops.GT, values[0], zero), to=I32)
     below = at.value(ops.CAST, at.value(ops.LT, values[0], zero), to=I32)

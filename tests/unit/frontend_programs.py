@@ -52,7 +52,9 @@ class Programs:
 
     def _aug(self, pad, *_):
         if self.random.random() < 0.5:
-            return [f"{pad}{self.random.choice(FLOATS[:2])} {self.choose('+ - *')}= {self.number(1)}"]
+            return [
+                f"{pad}{self.random.choice(FLOATS[:2])} {self.choose('+ - *')}= {self.number(1)}"
+            ]
         return [f"{pad}{self.random.choice(INTS[:2])} += {self.integer(1)}"]
 
     def _store(self, pad, *_):

@@ -1,14 +1,15 @@
 """Control flow: every kernel here is run by Python itself too, which is the reference."""
 
+# ruff: noqa: B007, PLW2901, RET505, RET507, RUF021, SIM113 - the kernels show Python as users write it
+
 import numpy as np
 import pytest
 from frontend_tools import run, same_as_python, traced
 
+import hetir.lang as hl
 from hetir.frontend import Static
 from hetir.ir import ops
 from hetir.ir.core import walk
-
-import hetir.lang as hl
 
 X = np.array([3.0, -1.0, 4.0, 1.5, -5.0, 9.0, 2.5, 6.0], np.float64)
 Y = np.zeros(8, np.float64)

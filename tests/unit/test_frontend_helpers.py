@@ -1,5 +1,7 @@
 """Helper functions, captured values, methods, statics, and what a trace depends on."""
 
+# ruff: noqa: RET503, RET505 - the helpers show Python as users write it
+
 import math
 from typing import NamedTuple
 
@@ -450,7 +452,8 @@ def test_star_parameters_are_refused():
     ("", []),
     ("f32, f32[:], i64", ["f32", "array<f32[?], global>", "i64"]),
     ("f32[:,:],bool", ["array<f32[?, ?], global>", "bool"]),
-    ("f16[:, ::1], bool_, f8e4m3[]", ["array<f16[?, ?:1], global>", "bool", "array<f8e4m3[], global>"]),
+    ("f16[:, ::1], bool_", ["array<f16[?, ?:1], global>", "bool"]),
+    ("f8e4m3[]", ["array<f8e4m3[], global>"]),
     ("int, float, 16, -2.5, 'a, b', True", [
         "Weak(kind='int')", "Weak(kind='float')", "Static(value=16)", "Static(value=-2.5)",
         "Static(value='a, b')", "Static(value=True)",

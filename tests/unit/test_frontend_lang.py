@@ -77,7 +77,12 @@ def test_classification_and_selection():
 
     y = np.zeros((10, 4))
     run(kernel, HOSTILE, y, workgroup=10)
-    wanted = [np.isnan(HOSTILE), np.isinf(HOSTILE), np.isfinite(HOSTILE), np.where(HOSTILE > 0, 1, 2)]
+    wanted = [
+        np.isnan(HOSTILE),
+        np.isinf(HOSTILE),
+        np.isfinite(HOSTILE),
+        np.where(HOSTILE > 0, 1, 2),
+    ]
     np.testing.assert_array_equal(y, np.stack(wanted, 1))
 
 
@@ -258,13 +263,15 @@ def test_print_and_assert():
             hl.print(x[i], 2)
             hl.print("plain")
         assert x[i] > 0, "must be positive"
-        hl.assert_(i < 2)
+        hl.assert_(i < 2)  # noqa: PT009
 
     x = np.array([1.5, 2.5])
     report = run(kernel, x, workgroup=2)
     assert report.output == ("x[1] = 2.5", "1: 2.5 of 2 {}    3 'text'", "2.5 2", "plain")
     messages = [
-        op.attrs["message"] for op in walk(traced(kernel, x).kernels[0].body) if op.spec is ops.ASSERT
+        op.attrs["message"]
+        for op in walk(traced(kernel, x).kernels[0].body)
+        if op.spec is ops.ASSERT
     ]
     assert messages == ["must be positive", "assertion failed"]
 

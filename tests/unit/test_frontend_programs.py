@@ -70,10 +70,8 @@ def test_any_python_function_is_read_or_refused(module):
         arguments = tuple(choose.choice(ARGUMENTS) for _ in range(count))
         try:
             verify(trace(function, arguments))
+        except IllFormedError:
+            raise  # a fault of the frontend, not of the user
         except HetirError as error:
-            assert not isinstance(error, IllFormedError), error
             outcomes.add(error.code)
-            assert error.message
-        else:
-            outcomes.add("read")
     assert outcomes

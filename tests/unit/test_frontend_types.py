@@ -1,5 +1,7 @@
 """Types of expressions, by the table of the language: written out here, not computed."""
 
+# ruff: noqa: SIM108, SIM300, UP037 - the kernels show Python as users write it
+
 import math
 
 import ml_dtypes
@@ -172,7 +174,8 @@ def test_unannotated_scalars_take_the_typed_values_type(weak, typed, wanted):
 
 
 @pytest.mark.parametrize(("a", "b", "wanted"), [
-    ("int", "int", "i64"), ("int", "float", "f32"), ("bool", "bool", "i64"), ("float", "bool", "f32"),
+    ("int", "int", "i64"), ("int", "float", "f32"), ("bool", "bool", "i64"),
+    ("float", "bool", "f32"),
 ])  # fmt: skip
 def test_weak_values_that_meet_none_have_defaults(a, b, wanted):
     assert type_of(add, Weak(a), Weak(b)) == wanted
@@ -488,7 +491,9 @@ def test_casts_of_plain_floats_are_those_of_the_cast_op(kind):
             x[0] = v
 
     dtype = S[kind]
-    ops = [op.name for op in walk(traced(kernel, np.ones(1), np.ones(2, dtype.numpy)).kernels[0].body)]
+    ops = [
+        op.name for op in walk(traced(kernel, np.ones(1), np.ones(2, dtype.numpy)).kernels[0].body)
+    ]
     assert "const" in ops
 
     def compare(x, y, n: hl.static):
