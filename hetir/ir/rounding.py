@@ -74,7 +74,7 @@ def f64_to_f32_odd(a: Lanes) -> Lanes:
     away = np.abs(near.astype(F64)) > np.abs(a)
     bits = near.view(np.uint32) - away.astype(np.uint32)
     inexact = bits.view(F32).astype(F64) != a
-    return (bits | (inexact & ~np.isnan(a)).astype(np.uint32)).view(F32)
+    return (bits | inexact.astype(np.uint32)).view(F32)  # a NaN stays one
 
 
 def _to_f8(a: Lanes, dtype: np.dtype[Any]) -> Lanes:

@@ -146,6 +146,31 @@ def test_fma_where_two_roundings_differ(of: Scalar) -> None:
         same(evaluate("fma", of, a, b, c), want, of)
 
 
+def test_fma_beside_a_middle_that_f64_cannot_tell() -> None:
+    """The exact sum lies above a middle by less than f64 sees; its neighbour is the middle."""
+    a = np.array([1 + 2.0**-12], np.float32)
+    above = np.array([2.0**-52 - 2.0**-76], np.float32)
+    assert evaluate("fma", F32, a, a, above)[0] == np.float32(1 + 2.0**-11 + 2.0**-23)
+    assert evaluate("fma", F32, a, a, -above)[0] == np.float32(1 + 2.0**-11)
+
+
+def test_fma_f64_at_the_ends_of_its_range() -> None:
+    """Products that overflow or underflow before the addend brings them back."""
+    rng = random.Random(20)
+    lanes = []
+    for top in (1023, 1024, 1000, -960, -1022, -1074):
+        for _ in range(150):
+            ea = rng.randint(max(-1000, top - 1000), min(1000, top + 1000))
+            a, b = (rng.uniform(1, 2) * rng.choice([1, -1]) for _ in range(2))
+            near = top + rng.choice([-1, 0, 1, -53, -54, -106, -107])
+            c = math.ldexp(rng.uniform(0.5, 1), min(near, 1024)) * rng.choice([1, -1])
+            lanes.append((math.ldexp(a, ea), math.ldexp(b, top - ea), c))
+    largest = math.ldexp(2 - 2.0**-52, 1023)
+    lanes += [(2.0**485, 2.0**485 * k, largest) for k in (0.5, 1, 1.5, -1, -3)]
+    a, b, c = (np.array(t) for t in zip(*lanes, strict=True))
+    same(evaluate("fma", F64, a, b, c), [fma_reference(*lane, F64) for lane in lanes], F64)
+
+
 def reference(name: str, a: float, b: float, to: Scalar) -> float:
     negative = (math.copysign(1, a) * math.copysign(1, b)) < 0
     if name in ("add", "sub"):
@@ -189,15 +214,16 @@ def test_small_quotients_round_once(of: Scalar) -> None:
 
 
 def root(value: float, to: Scalar) -> float:
-    """The rounded square root by integers: 2^700 times it has a sticky last bit."""
+    """The rounded square root by integers: with its last bit sticky."""
     if value != value or value == 0 or value == math.inf:
         return value
     if value < 0:
         return math.nan
-    scaled = Fraction(value) * 4**700
+    scale = 700 if to is F64 else 200
+    scaled = Fraction(value) * 4**scale
     whole = math.isqrt(int(scaled))
     sticky = Fraction(1, 2) if whole * whole != scaled else 0
-    return rounded((whole + sticky) / Fraction(2) ** 700, to)
+    return rounded((whole + sticky) / Fraction(2) ** scale, to)
 
 
 @pytest.mark.parametrize("of", [F16, BF16], ids=str)
@@ -329,9 +355,9 @@ def test_narrow_mod_is_exact_but_for_the_last_sum(of: Scalar) -> None:
     want = np.array([float(q) if s else 0 for q, s in zip(quotients, small, strict=True)])
     assert small.sum() > 200
     assert (got[small] == want[small]).all()
-    if of is F32:
-        with np.errstate(all="ignore"):
-            same(evaluate("floordiv", of, a, b), np.floor_divide(a, b).tolist(), of)
+    with np.errstate(all="ignore"):
+        whole = np.floor_divide(a.astype(np.float32), b.astype(np.float32)).astype(of.numpy)
+    same(evaluate("floordiv", of, a, b), plain(whole).tolist(), of)
 
 
 @pytest.mark.parametrize("of", FLOATS, ids=str)
@@ -441,7 +467,7 @@ def long_integers(of: Scalar) -> np.ndarray:
         sign * (((1 << precision) + odd << shift) + nudge)
         for precision in (3, 4, 8, 11, 24, 53)
         for shift in range(1, 64 - precision)
-        for odd, nudge, sign in itertools.product((1, 3), (-1, 0, 1), (1, -1))
+        for odd, nudge, sign in itertools.product((1, 3), (-1024, -1, 0, 1, 1024), (1, -1))
     ]
     low = -(1 << of.bits - 1) if of.signed else 0
     high = (1 << of.bits - of.signed) - 1
