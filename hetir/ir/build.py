@@ -9,6 +9,7 @@ import numpy as np
 from hetir.diagnostics import CompileError, Label
 from hetir.ir import ops
 from hetir.ir.core import NO_ATTRS, Attr, Operation, Region, Value
+from hetir.ir.numerics import cast
 from hetir.ir.ops import RuleError, Spec, infer
 from hetir.ir.types import Scalar, Type
 from hetir.source import Loc
@@ -68,8 +69,8 @@ def bits_of(kind: Scalar, value: float | bool) -> int:
         return int(bool(value))
     if kind.is_int:
         return int(value) & ((1 << kind.bits) - 1)
-    with np.errstate(all="ignore"):
-        one = np.array(value, np.float64).astype(kind.numpy)
+    exact = isinstance(value, int) and -(1 << 63) <= value < 1 << 63
+    one = cast({}, kind.numpy, np.array(value, np.int64 if exact else np.float64))
     return int(one.view(f"u{kind.bytes}"))
 
 

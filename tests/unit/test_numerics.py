@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from hetir.ir import numerics, ops
+from hetir.ir.build import bits_of, value_of
 from hetir.ir.types import (
     BF16,
     F8E4M3,
@@ -593,3 +594,14 @@ def test_const_gives_its_bits() -> None:
         got = numerics.const({"bits": bits}, of.numpy)
         assert got.ndim == 0
         assert int(got.view(f"u{of.bytes}")) == bits
+
+
+def test_constants_round_once_and_saturate_as_cast_does() -> None:
+    cases = [
+        (BF16, 1 + 2.0**-8 + 2.0**-40, 1 + 2.0**-7),
+        (F32, (1 << 53) + (1 << 29) + 1, float((1 << 53) + (1 << 30))),
+        (F16, 65519.99, 65504.0), (F16, 65520, math.inf), (F8E4M3, 1e9, 448.0),
+        (F8E5M2, -math.inf, -57344.0), (F64, (1 << 63) + 1, 2.0**63),
+    ]  # fmt: skip
+    for kind, given, want in cases:
+        assert value_of(kind, bits_of(kind, given)) == want, (kind, given)
