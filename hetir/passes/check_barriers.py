@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hetir.diagnostics import CompileError, Label
 from hetir.ir import ops
-from hetir.ir.core import Kernel, Operation, walk
-from hetir.passes.regions import LOOPS
+from hetir.ir.core import Kernel, Operation, Value, walk
+from hetir.passes.regions import LOOPS, definitions
 from hetir.passes.uniformity import Uniformity, uniformity
 
 _SUBGROUP_OPS = (ops.SHUFFLE, ops.BALLOT, ops.VOTE, ops.SUBGROUP_REDUCE, ops.SUBGROUP_SCAN)
@@ -34,7 +34,7 @@ def check_barriers(kernel: Kernel) -> None:
         if scope not in known:
             known[scope] = uniformity(kernel, scope=scope)
         if known[scope].divergent(op):
-            raise _error(op, scope, known[scope])
+            raise _error(op, scope, known[scope], definitions(kernel.body))
 
 
 def _scope(op: Operation) -> str | None:
@@ -44,21 +44,25 @@ def _scope(op: Operation) -> str | None:
     return "subgroup" if op.spec in _SUBGROUP_OPS else None
 
 
-def _error(op: Operation, scope: str, found: Uniformity) -> DivergentBarrierError:
+def _error(
+    op: Operation, scope: str, found: Uniformity, defs: dict[Value, Operation]
+) -> DivergentBarrierError:
     what = "barrier" if op.spec is ops.BARRIER else f"`{op.name}`"
-    where = _WORDS[scope]
     split = found.reason(op)
     assert split is not None
     labels = [Label(op.loc, "some work-items may not arrive here")] if op.loc else []
+    tested = split.operands[: {ops.IF: 1, ops.FOR: 3}.get(split.spec, 0)]
+    culprit = next((v for v in tested if found.varying(v)), None)
+    made = defs.get(culprit) if culprit is not None else None
     kind = "loop" if split.spec in LOOPS else "condition"
-    if split.loc:
-        labels.append(Label(split.loc, f"this {kind} may differ between work-items"))
-    tested = split.operands[:3] if split.spec is ops.FOR else split.operands[:1]
-    origin = next((o for v in tested if (o := found.origin(v))), None)
-    if origin is not None and origin.loc and origin.loc != split.loc:
+    place = made.loc if made and made.loc and kind == "condition" else split.loc
+    if place:
+        labels.append(Label(place, f"this {kind} may differ between work-items"))
+    origin = found.origin(culprit) if culprit is not None else None
+    if origin is not None and origin.loc and origin.loc != place:
         labels.append(Label(origin.loc, f"because of this `{origin.name}`"))
     return DivergentBarrierError(
-        f"{what} in control flow that is not the same for the whole {where}",
+        f"{what} in control flow that is not the same for the whole {_WORDS[scope]}",
         *labels,
         hint="move it out, or wrap the condition in `hl.assume_uniform(...)` if it never differs",
     )

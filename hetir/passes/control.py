@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hetir.ir import ops
 from hetir.ir.core import Kernel, Operation, Region, Value
 from hetir.passes.forward import Forward
-from hetir.passes.regions import end, exits_of, falls, make_if, returns
+from hetir.passes.regions import LOOPS, end, exits_of, falls, make_if, returns
 
 
 def control(kernel: Kernel) -> Kernel:
@@ -19,9 +19,21 @@ class _Control(Forward):
     def visit(self, op: Operation) -> Sequence[Value] | None:
         if op.spec is ops.IF:
             return self.branch(op)
+        if op.spec in LOOPS:
+            self.unchanging(op)
         if op.spec is ops.FOR:
             return self.counted(op)
         return self.once(op) if op.spec is ops.LOOP else None
+
+    def unchanging(self, op: Operation) -> None:
+        """A carried value that every iteration hands on as it came is its initial value."""
+        (body,) = op.regions
+        counted = op.spec is ops.FOR
+        args, initial = (body.args[1:], op.operands[3:]) if counted else (body.args, op.operands)
+        nexts = [e.operands for e in exits_of(body) if e.spec is not ops.BREAK]
+        for arg, start, *following in zip(args, initial, *nexts, strict=True):
+            if all(v is arg or self.env.get(v, v) is start for v in following):
+                self.env[arg] = start
 
     def branch(self, op: Operation) -> Sequence[Value] | None:
         cond = self.known(op.operands[0])

@@ -54,6 +54,7 @@ class Forward:
         operands = tuple(self.env.get(v, v) for v in op.operands) if self.env else op.operands
         if operands != op.operands:
             op = replace(op, operands=operands)
+            self.changed = True
         values = self.visit(op)
         if values is not None:
             self.changed = True

@@ -3,23 +3,37 @@
 This package needs hypothesis; nothing else in hetir does.
 """
 
-from hetir.testing.cases import Case, Input, Runner, differences, run_differential
+from hetir.testing.cases import Case, Input, Runner
+from hetir.testing.differential import (
+    RUNNERS,
+    checked,
+    differences,
+    evaluator,
+    on_cpu,
+    on_simplified,
+    run_differential,
+)
 from hetir.testing.generate import Shape, generate
 from hetir.testing.interpret import interpret
 from hetir.testing.sources import SourceCase, generate_source
 from hetir.testing.strategies import kernels, sources
 
 __all__ = [
+    "RUNNERS",
     "Case",
     "Input",
     "Runner",
     "Shape",
     "SourceCase",
+    "checked",
     "differences",
+    "evaluator",
     "generate",
     "generate_source",
     "interpret",
     "kernels",
+    "on_cpu",
+    "on_simplified",
     "run_differential",
     "sources",
 ]

@@ -1,8 +1,8 @@
-"""A kernel with a launch and arguments, and runs of it that must agree."""
+"""A generated kernel with its launch and its arguments."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,29 +82,3 @@ class Case(Written):
         arguments = self.arguments()
         runner(kernel or self.kernel, arguments, self.grid, self.workgroup)
         return self.written(arguments)
-
-
-def differences(one: Sequence[Any], two: Sequence[Any]) -> list[str]:
-    """Where two lists of arrays differ in bits; NaNs are equal to each other."""
-    found: list[str] = []
-    for number, (a, b) in enumerate(zip(one, two, strict=True)):
-        a, b = np.ascontiguousarray(a), np.ascontiguousarray(b)
-        raw = f"u{a.dtype.itemsize}"
-        unequal = a.view(raw) != b.view(raw)
-        if a.dtype.kind not in "iub":
-            with np.errstate(invalid="ignore"):
-                unequal &= ~((a != a) & (b != b))
-        for place in np.argwhere(unequal)[:3]:
-            at = tuple(int(i) for i in place)
-            found.append(f"array {number} at {at}: {a[at]!r} and {b[at]!r}")
-    return found
-
-
-def run_differential(case: Case, runners: Mapping[str, Runner]) -> None:
-    """Run a case in several ways; raise AssertionError where one differs from the first."""
-    results = {name: case.run(runner) for name, runner in runners.items()}
-    (first, expected), *others = results.items()
-    for name, got in others:
-        if wrong := differences(expected, got):
-            lines = "\n  ".join(wrong)
-            raise AssertionError(f"`{first}` and `{name}` differ:\n  {lines}")

@@ -13,8 +13,8 @@ from typing import TypeVar
 
 from hetir.ir import ops
 from hetir.ir.build import Builder
-from hetir.ir.core import Kernel, Options, Param, Region, Value
-from hetir.ir.types import BOOL, I64, SCALARS, ArrayType, Scalar, static_array
+from hetir.ir.core import Kernel, Options, Param, Region, Value, walk
+from hetir.ir.types import BOOL, I64, SCALARS, U64, ArrayType, Scalar, static_array
 from hetir.testing.cases import Case, Input
 
 T = TypeVar("T")
@@ -102,6 +102,7 @@ class _Generator:
         self.statements(2 + self.choose(self.shape.statements))
         for array in self.outputs:
             self.store_row(array)
+        self.mix(0)
         self.b.emit(ops.RETURN)
         kernel = Kernel(
             name="generated",
@@ -125,6 +126,7 @@ class _Generator:
         if self.shape.atomics and self.chance(4):
             kind = self.pick([t for t in TYPES if t.is_int and t.bits >= 32])
             self.sums.append(self.array(kind, (4,), "C", writes=True))
+        self.digest = self.array(U64, (self.items,), "C", writes=True)
         for _ in range(self.choose(3)):
             self.parameter(self.pick(TYPES))
 
@@ -214,6 +216,38 @@ class _Generator:
         for _ in range(count):
             self.statement()
 
+    def scoped(self, count: int) -> None:
+        """Statements of a nested region; perhaps what they computed goes into the digest."""
+        start = len(self.vars)
+        self.statements(count)
+        if self.choose(2):
+            self.mix(start)
+
+    def mix(self, start: int) -> None:
+        """Add the values that nothing has used, of those from `start` on, to the item's digest.
+
+        So that a wrong bit anywhere shows in the output.
+        """
+        region = Region((), tuple(self.b.body))
+        used = {v for op in walk(region) for v in op.operands}
+        values = [v.value for v in self.vars[start:] if v.value not in used]
+        if not values:
+            return
+        total = self.b.value(ops.LOAD, self.digest, self.row)
+        factor = self.b.const(U64, 0x9E3779B97F4A7C15)
+        for value in values:
+            scaled = self.b.value(ops.MUL, total, factor)
+            total = self.b.value(ops.ADD, scaled, self.bits(value))
+        self.b.emit(ops.STORE, self.digest, self.row, total)
+
+    def bits(self, value: Value) -> Value:
+        """The bits of a value as a u64."""
+        kind = value.type
+        assert isinstance(kind, Scalar)
+        if kind.kind in ("float", "f8"):
+            value = self.b.value(ops.BITCAST, value, to=SCALARS[f"u{kind.bits}"])
+        return value if value.type == U64 else self.b.value(ops.CAST, value, to=U64)
+
     def statement(self) -> None:
         plain = (self.compute, self.load, self.compute, self.select, self.store, self.compute)
         rest: list[Callable[[], None]] = [self.view]
@@ -277,6 +311,7 @@ class _Generator:
             return
         result = self.b.value(ops.VIEW, source, *operands, steps=tuple(steps))
         self.readable.append(result)
+        self.load(result)
 
     def room(self, source: Value, axis: int, start: Value, step: int) -> Value:
         """How many elements lie from `start` to the end in steps."""
@@ -288,9 +323,9 @@ class _Generator:
             return left
         return self.b.value(ops.DIV, self.b.value(ops.ADD, left, one), self.number(2))
 
-    def load(self) -> None:
+    def load(self, array: Value | None = None) -> None:
         arrays = [*self.readable, *self.shared]
-        array = arrays[-1 - self.choose(len(arrays))]
+        array = array or arrays[-1 - self.choose(len(arrays))]
         assert isinstance(array.type, ArrayType)
         indices = [self.index(array, a) for a in range(array.type.ndim)]
         result = self.b.value(ops.LOAD, array, *(v.value for v in indices))
@@ -373,7 +408,7 @@ class _Generator:
 
         def arm(*, may_leave: bool) -> None:
             self.flow_uniform = self.flow_uniform and cond.uniform
-            self.statements(self.choose(3) + (0 if types else 1))
+            self.scoped(self.choose(3) + (0 if types else 1))
             leaves = may_leave and self.leave()
             left.append(leaves)
             if not leaves:
@@ -451,7 +486,7 @@ class _Generator:
             self.loop = _Loop(types, types, None, self.flow_uniform)
             self.add(index, uniform=uniform)
             self.vars += [_Var(a, False) for a in args]
-            self.statements(1 + self.choose(3))
+            self.scoped(1 + self.choose(3))
             self.next(ops.CONTINUE if self.chance(6) else ops.YIELD)
 
         region = self.nested((index, *args), body)
@@ -476,7 +511,7 @@ class _Generator:
             leave = self.nested((), self.break_)
             stay = self.nested((), lambda: self.b.emit(ops.YIELD) and None)
             self.b.emit(ops.IF, done, types=(), regions=(leave, stay))
-            self.statements(1 + self.choose(3))
+            self.scoped(1 + self.choose(3))
             self.next(ops.YIELD)
 
         region = self.nested((counter, *args), body)

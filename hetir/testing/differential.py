@@ -1,0 +1,120 @@
+"""Runs of one kernel in several ways, which must leave the same bits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from hetir import emulator, runtime
+from hetir.backends.cpu import compile_kernel
+from hetir.ir.core import Kernel
+from hetir.passes.simplify import simplify
+from hetir.testing.cases import Case, Dim3, Runner
+
+
+def evaluator(kernel: Kernel, arguments: list[Any], grid: Dim3, workgroup: Dim3) -> None:
+    """Run on the reference evaluator, which also checks bounds."""
+    report = emulator.run(kernel, arguments, grid, workgroup)
+    if report.faults:
+        raise AssertionError(str(report))
+
+
+def checked(kernel: Kernel, arguments: list[Any], grid: Dim3, workgroup: Dim3) -> None:
+    """Run on the reference evaluator with every check on: races, uninitialised reads."""
+    report = emulator.run(kernel, arguments, grid, workgroup, checks=True)
+    if report.faults:
+        raise AssertionError(str(report))
+
+
+def on_cpu(*, optimise: int = 3, simplified: bool = True) -> Runner:
+    """A runner that compiles for this machine's CPU at one of LLVM's levels."""
+
+    def run(kernel: Kernel, arguments: list[Any], grid: Dim3, workgroup: Dim3) -> None:
+        ready = simplify(kernel) if simplified else kernel
+        artifact = compile_kernel(ready, optimise=optimise)
+        names = [f"argument {n}" for n in range(len(arguments))]
+        _cpu().load(artifact, names).run(arguments, grid, workgroup)
+
+    return run
+
+
+@cache
+def _cpu() -> runtime.Device:
+    return runtime.device("cpu")
+
+
+def on_simplified(runner: Runner) -> Runner:
+    """The same runner, given the simplified kernel."""
+
+    def run(kernel: Kernel, arguments: list[Any], grid: Dim3, workgroup: Dim3) -> None:
+        runner(simplify(kernel), arguments, grid, workgroup)
+
+    return run
+
+
+RUNNERS: Mapping[str, Runner] = {
+    "evaluator": evaluator,
+    "evaluator, simplified": on_simplified(evaluator),
+    "cpu, as written": on_cpu(optimise=0, simplified=False),
+    "cpu": on_cpu(),
+}
+"""What `run_differential` compares unless told otherwise; the first one is right."""
+
+
+def run_differential(
+    kernel: Kernel | Case,
+    arguments: Sequence[Any] | None = None,
+    grid: Dim3 = (1, 1, 1),
+    workgroup: Dim3 = (1, 1, 1),
+    *,
+    runners: Mapping[str, Runner] = RUNNERS,
+) -> None:
+    """Run a kernel without calls in several ways; AssertionError says where they differ.
+
+    A generated case brings its own launch and arguments. Every run gets copies of the
+    arguments, of the same strides; afterwards all arrays are compared, NaNs as equal.
+    """
+    if isinstance(kernel, Case):
+        case = kernel
+        kernel, grid, workgroup = case.kernel, case.grid, case.workgroup
+        arguments = case.arguments()
+    results: dict[str, list[Any]] = {}
+    for name, runner in runners.items():
+        results[name] = [duplicate(a) for a in arguments or ()]
+        runner(kernel, results[name], grid, workgroup)
+    (first, expected), *others = results.items()
+    for name, got in others:
+        if wrong := differences(expected, got):
+            lines = "\n  ".join(wrong)
+            raise AssertionError(f"`{first}` and `{name}` differ:\n  {lines}")
+
+
+def duplicate(argument: Any) -> Any:
+    """A copy of an array in memory of its own, with the same strides; scalars as they are."""
+    if not isinstance(argument, np.ndarray) or argument.ndim == 0 or not argument.size:
+        return argument
+    low = sum(min(0, s * (n - 1)) for s, n in zip(argument.strides, argument.shape, strict=True))
+    high = sum(max(0, s * (n - 1)) for s, n in zip(argument.strides, argument.shape, strict=True))
+    memory = np.zeros(high - low + argument.itemsize, np.uint8)
+    copy = np.ndarray(argument.shape, argument.dtype, memory, -low, argument.strides)
+    copy[...] = argument
+    return copy
+
+
+def differences(one: Sequence[Any], two: Sequence[Any]) -> list[str]:
+    """Where two lists of arrays differ in bits; NaNs are equal to each other."""
+    found: list[str] = []
+    for number, (a, b) in enumerate(zip(one, two, strict=True)):
+        a, b = np.ascontiguousarray(a), np.ascontiguousarray(b)
+        raw = f"u{a.dtype.itemsize}"
+        unequal = a.view(raw) != b.view(raw)
+        if a.dtype.kind not in "iub":
+            with np.errstate(invalid="ignore"):
+                unequal &= ~((a != a) & (b != b))
+        for place in np.argwhere(unequal)[:3]:
+            at = tuple(int(i) for i in place)
+            found.append(f"array {number} at {at}: {a[at]!r} and {b[at]!r}")
+    return found
