@@ -16,6 +16,7 @@ from hetir.emulator.faults import (
     NotUniformError,
     UninitialisedError,
     WorkItem,
+    place_of,
 )
 from hetir.emulator.frame import Batch, Frame
 from hetir.emulator.memory import Buffer
@@ -217,13 +218,14 @@ class Checker:
     ) -> None:
         other = self.ops[conflict.site]
         faults = self.run.faults
-        if not faults.new(DataRaceError, (op, other), len(bad)):
+        places = place_of(op), place_of(other)
+        if not faults.new(DataRaceError, places, len(bad)):
             return
         index, shape = self._where(op, frame, int(bad[0]))
         name, item = place.buffer.name, frame.batch.describe(int(frame.lanes[bad[0]]))
         there = self._item(conflict.item)
         faults.describe(
-            DataRaceError, (op, other),
+            DataRaceError, places,
             f"data race on `{name}` at {_shown(index)}: this {kind} and {_a(other)} by another "
             "work-item are not ordered",
             count=len(bad), item=item, loc=op.loc, array=name, index=index, shape=shape,

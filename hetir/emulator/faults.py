@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hetir.diagnostics import Label, LaunchError
+from hetir.ir.core import Operation
 from hetir.source import Loc
 
 Triple = tuple[int, int, int]
@@ -152,6 +153,11 @@ class StuckError(Fault):
     """
 
     code = "HET609"
+
+
+def place_of(op: Operation) -> object:
+    """What faults are counted by: the place in the source, of which an op may be a copy."""
+    return op.loc or op
 
 
 @dataclass(slots=True)

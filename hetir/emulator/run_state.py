@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hetir.emulator.checker import Checker
-from hetir.emulator.faults import DivergentBarrierError, Fault, Faults
+from hetir.emulator.faults import DivergentBarrierError, Fault, Faults, place_of
 from hetir.emulator.frame import Batch, Frame
 from hetir.emulator.memory import Buffer, alloc_buffer, root_view
 from hetir.emulator.values import Held, Lanes, View
@@ -71,9 +71,12 @@ class Run:
         **facts: Any,
     ) -> None:
         """Report a fault of the lanes (of the frame) that `bad` numbers."""
-        if self.faults.new(kind, op, len(bad)):
+        place = place_of(op)
+        if self.faults.new(kind, place, len(bad)):
             item = frame.batch.describe(int(frame.lanes[bad[0]]))
-            self.faults.describe(kind, op, message, count=len(bad), item=item, loc=op.loc, **facts)
+            self.faults.describe(
+                kind, place, message, count=len(bad), item=item, loc=op.loc, **facts
+            )
 
     def barrier(self, op: Operation, frame: Frame) -> None:
         """Every lane waits; a fault when part of a workgroup (or subgroup) is not there."""

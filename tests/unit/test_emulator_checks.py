@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from hetir.emulator import Report, run
+from hetir.ir import ops
 from hetir.ir.types import BOOL, F32, I32, I64, U32, array
 from tests.unit.emulator_support import Maker
 
@@ -698,8 +699,13 @@ def test_a_fault_skips_the_access_and_goes_on() -> None:
 
 def test_reports_are_capped() -> None:
     m = Maker(y=array(F32, 1))
-    for _ in range(150):
+    for _ in range(3):
         m.store(m.y, -1, 1.0)
+    (fault,) = run(m.kernel(), [f32(4)], (1,), (2,)).faults
+    assert fault.count == 6
+    index, value = m.value(-1), m.const(F32, 1)
+    for _ in range(150):
+        m.builders[-1].emit(ops.STORE, m.y, index, value)
     assert len(run(m.kernel(), [f32(4)], (1,), (1,)).faults) == 100
 
 
