@@ -703,6 +703,7 @@ def test_reports_are_capped() -> None:
         m.store(m.y, -1, 1.0)
     (fault,) = run(m.kernel(), [f32(4)], (1,), (2,)).faults
     assert fault.count == 6
+    m = Maker(y=array(F32, 1))
     index, value = m.value(-1), m.const(F32, 1)
     for _ in range(150):
         m.builders[-1].emit(ops.STORE, m.y, index, value)
