@@ -87,12 +87,11 @@ class Packer:
 
         def take(values: Sequence[Any], fields: list[Any]) -> None:
             array = lookup(values)
-            kind: type[Any] = type(array)
-            if kind is Array:
+            if type(array) is Array:
                 address = array.address
                 if array.device is not self.device:
                     self._check_device(slot, array)
-            elif issubclass(kind, _NDARRAY):
+            elif isinstance(array, _NDARRAY):
                 address = self._address(array)
                 if writes and not array.flags.writeable:
                     raise self._unwritable(slot, "is read-only")
