@@ -20,7 +20,8 @@ def register(app: typer.Typer) -> None:
 
 def litmus(
     file: Annotated[
-        Path, typer.Argument(help="A litmus file: HETIR, PTX, VULKAN or OPENCL.", show_default=False)
+        Path,
+        typer.Argument(help="A litmus file: HETIR, PTX, VULKAN or OPENCL.", show_default=False),
     ],
     outcomes: Annotated[bool, typer.Option("--outcomes", help="List every final state.")] = False,
     dot: Annotated[

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-
-from pysat.solvers import Solver
+from typing import Self
 
 from hetir.memory.claim import (
     AllOf,
@@ -27,14 +26,13 @@ from hetir.memory.logic import FALSE, TRUE, Logic
 from hetir.memory.models.base import Axiom, Constraints, Form, Model
 from hetir.memory.program import Program, evaluate
 from hetir.memory.relation import Relation, forbid_cycles
+from hetir.memory.solver import solver
 
 Outcome = tuple[int | None, ...]
 """The final values of the observed registers and locations, in their order.
 
 None stands for a register that a thread, stuck at a barrier, never set.
 """
-
-SOLVER = "cadical153"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,14 +84,14 @@ class Checker:
         self._storage = {place.name: place.alias or place.name for place in program.locations}
         self._last = self._last_writes()
         self._axioms = self._select_axioms()
-        self._solver = Solver(name=SOLVER, bootstrap_with=self.logic.clauses)
+        self._solver = solver(self.logic.clauses)
         self._loaded = len(self.logic.clauses)
 
     def close(self) -> None:
         """Free the solver."""
         self._solver.delete()
 
-    def __enter__(self) -> Checker:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -131,14 +129,19 @@ class Checker:
         """Return an execution with a data race, if there is one."""
         return self._witness() if self.races() else None
 
-    def outcomes(self, observed: Iterable[Observable] | None = None) -> frozenset[Outcome]:
-        """Return every final state, as the values of `observed` (default: `observables()`)."""
+    def outcomes(
+        self, observed: Iterable[Observable] | None = None, limit: int | None = None
+    ) -> frozenset[Outcome]:
+        """Return every final state, as the values of `observed` (default: `observables()`).
+
+        With `limit`, stop at that many.
+        """
         watched = self.observables() if observed is None else tuple(observed)
         values = [self.values(item) for item in watched]
         self._load()
         found: set[Outcome] = set()
         blocked = self.logic.variable()
-        while self._solve([blocked]):
+        while (limit is None or len(found) < limit) and self._solve([blocked]):
             model = set(self._solver.get_model() or ())
             outcome = [_final(options, model) for options in values]
             found.add(tuple(value for value, _ in outcome))
@@ -336,5 +339,3 @@ def _final(options: Values, model: set[int]) -> tuple[int | None, list[int]]:
         if _true(literal, model):
             return value, [literal]
     return None, [-literal for literal in options.values()]
-
-

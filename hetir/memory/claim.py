@@ -138,12 +138,14 @@ def holds(condition: Condition, value_of: Callable[[Observable], int]) -> bool:
             return not holds(part, value_of)
 
 
-_TOKEN = re.compile(r"\s*(/\\|\\/|&&|\|\||[()~]|==|!=|=|[A-Za-z_]\w*\s*:\s*\w+|\d+\s*:\s*\w+|-?\w+)")
+_TOKEN = re.compile(
+    r"\s*(/\\|\\/|&&|\|\||[()~]|==|!=|=|[A-Za-z_]\w*\s*:\s*\w+|\d+\s*:\s*\w+|-?\w+)"
+)
 _EMPTY = re.compile(r"\s*$")
 
 
 def parse_claim(text: str, location_names: frozenset[str]) -> Claim:
-    """Read `exists (0:r0=1 /\\ x=2)` and its kin; raise ValueError where it makes no sense."""
+    r"""Read `exists (0:r0=1 /\ x=2)` and its kin; raise ValueError where it makes no sense."""
     stripped = text.strip()
     for quantifier in (Quantifier.NEVER, *Quantifier):
         if stripped.startswith(quantifier.value):
@@ -167,7 +169,7 @@ def _tokens(text: str) -> list[str]:
 
 
 class _Reader:
-    """A recursive-descent reader: `\\/` binds weaker than `/\\`, and `~` strongest."""
+    r"""A recursive-descent reader: `\/` binds weaker than `/\`, and `~` strongest."""
 
     def __init__(self, tokens: list[str], location_names: frozenset[str]) -> None:
         self.tokens = tokens

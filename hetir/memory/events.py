@@ -47,8 +47,8 @@ _Getter = Callable[[Expr], set[int]]
 class Event:
     """One possible step of one thread; it happens where the literal `happens` holds.
 
-    `places` are the locations by storage, `references` by virtual address. `thread` is -1 for the writes of initial values. A
-    read-modify-write is one event that reads and writes.
+    `places` are the locations by storage, `references` by virtual address. `thread` is -1 for the
+    writes of initial values. A read-modify-write is one event that reads and writes.
     """
 
     number: int
@@ -494,4 +494,3 @@ def _failing(item: Cas) -> Load:
         text=f"{item.text} (fails)",
         origin=item.origin,
     )
-

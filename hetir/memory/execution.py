@@ -87,9 +87,11 @@ class Execution:
 
     def _program_order(self) -> Relation:
         return self.pairs(
-            lambda a, b: self.same_thread(a, b)
-            and a.number < b.number
-            and (a.number, b.number) not in self.exclusive
+            lambda a, b: (
+                self.same_thread(a, b)
+                and a.number < b.number
+                and (a.number, b.number) not in self.exclusive
+            )
         )
 
     def _overlap(self, places_of: Callable[[Event], Places]) -> Relation:
@@ -98,7 +100,9 @@ class Execution:
             if ours == theirs and len(ours) == 1:
                 return TRUE
             both = self.logic.both
-            common = [both(literal, theirs[name]) for name, literal in ours.items() if name in theirs]
+            common = [
+                both(literal, theirs[name]) for name, literal in ours.items() if name in theirs
+            ]
             return self.logic.some(common)
 
         accesses = [event for event in self.events if event.reads or event.writes]
@@ -110,8 +114,10 @@ class Execution:
         if not any(location.alias for location in self.program.locations):
             return self.same_place
         same = self._overlap(lambda event: event.references)
-        return same | self.same_place.between(self.initial, None) | self.same_place.between(
-            None, self.initial
+        return (
+            same
+            | self.same_place.between(self.initial, None)
+            | self.same_place.between(None, self.initial)
         )
 
     def _reads_from(self) -> Relation:
@@ -239,7 +245,9 @@ class Execution:
         if self.same_thread(a, b) or not self.within(barrier.execution, a, b):
             return FALSE
         both = self.logic.both
-        return self.logic.some([both(lit, b.key[key]) for key, lit in a.key.items() if key in b.key])
+        return self.logic.some(
+            [both(lit, b.key[key]) for key, lit in a.key.items() if key in b.key]
+        )
 
 
 def _counted(execution: Execution, group: list[Event]) -> list[tuple[int, int, int]]:

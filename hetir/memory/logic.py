@@ -35,7 +35,7 @@ class Logic:
 
     def both(self, a: int, b: int) -> int:
         """Return a literal equivalent to `a and b`."""
-        if a == TRUE or a == b:
+        if a in (TRUE, b):
             return b
         if b == TRUE:
             return a

@@ -114,9 +114,7 @@ def one_scope(program: Program) -> Program:
     return replace(program, threads=threads)
 
 
-def _body(
-    thread: Thread, target: str, rows: Lookup, spaces: dict[str, Space]
-) -> list[Instruction]:
+def _body(thread: Thread, target: str, rows: Lookup, spaces: dict[str, Space]) -> list[Instruction]:
     lowered: list[Instruction] = []
     for position, item in enumerate(thread.body):
         if not isinstance(item, Load | Store | Rmw | Cas | Fence | Barrier):
@@ -157,9 +155,7 @@ def _kind(item: MemoryOperation) -> Kind:
             assert_never(item)
 
 
-def _step(
-    item: MemoryOperation, step: Step, target: str, spaces: dict[str, Space]
-) -> Instruction:
+def _step(item: MemoryOperation, step: Step, target: str, spaces: dict[str, Space]) -> Instruction:
     if step.part is Part.FENCE:
         return Fence(order=step.order, scope=step.scope, tags=step.tags, text=step.text)
     if step.part is Part.HIDDEN_UPDATE:

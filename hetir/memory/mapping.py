@@ -38,7 +38,9 @@ class Violation:
         """Return the outcome as a condition, for a witness."""
         values = self.outcome or ()
         pairs = zip(self.observed, values, strict=False)
-        return AllOf(tuple(Compare("==", item, value) for item, value in pairs if value is not None))
+        return AllOf(
+            tuple(Compare("==", item, value) for item, value in pairs if value is not None)
+        )
 
 
 def promise(program: Program) -> Promise | None:
@@ -63,6 +65,4 @@ def check_mapping(promised: Promise, target: str, rows: Lookup = lookup) -> Viol
     wrong = min(found - promised.outcomes, default=None, key=str)
     if wrong is None and not raced:
         return None
-    return Violation(
-        target=target, lowered=lowered, observed=promised.observed, outcome=wrong
-    )
+    return Violation(target=target, lowered=lowered, observed=promised.observed, outcome=wrong)

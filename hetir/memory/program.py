@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import operator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -68,7 +69,7 @@ class Reg:
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """An operation on two values: + - == != < <= > >= & | ^ and min, max."""
+    """An operation of `OPERATIONS` on two values."""
 
     op: str
     left: Expr
@@ -78,39 +79,28 @@ class Binary:
 Expr = Const | Reg | Binary
 
 
+OPERATIONS: Mapping[str, Callable[[int, int], int]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "==": lambda a, b: int(a == b),
+    "!=": lambda a, b: int(a != b),
+    "<": lambda a, b: int(a < b),
+    "<=": lambda a, b: int(a <= b),
+    ">": lambda a, b: int(a > b),
+    ">=": lambda a, b: int(a >= b),
+    "&": lambda a, b: a & b,
+    "|": lambda a, b: a | b,
+    "^": lambda a, b: a ^ b,
+    "min": min,
+    "max": max,
+    "exchange": lambda _, b: b,
+}
+"""What an expression or a read-modify-write computes of two values."""
+
+
 def evaluate(op: str, a: int, b: int) -> int:
     """Return the value of a binary operation; comparisons give 0 or 1."""
-    match op:
-        case "+":
-            return a + b
-        case "-":
-            return a - b
-        case "==":
-            return int(a == b)
-        case "!=":
-            return int(a != b)
-        case "<":
-            return int(a < b)
-        case "<=":
-            return int(a <= b)
-        case ">":
-            return int(a > b)
-        case ">=":
-            return int(a >= b)
-        case "&":
-            return a & b
-        case "|":
-            return a | b
-        case "^":
-            return a ^ b
-        case "min":
-            return min(a, b)
-        case "max":
-            return max(a, b)
-        case "exchange":
-            return b
-        case _:
-            raise ValueError(f"unknown operation {op!r}")
+    return OPERATIONS[op](a, b)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

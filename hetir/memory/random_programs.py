@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -99,9 +99,10 @@ class Generator:
         together = len({place[Scope.WORKGROUP] for place in places}) == 1
         shared = together and random.random() < 0.3
         barrier = together and not self.apart and random.random() < 0.15
+        least = {name: self._least_scope(_users(name, accesses, places)) for name in names}
         threads: list[Thread] = []
         for number, own in enumerate(accesses):
-            body = self._body(own, plain, self._least_scope(places))
+            body = self._body(own, plain, least)
             if barrier:
                 body.insert(_outside(body, random), _barrier())
             threads.append(Thread(name=f"P{number}", place=places[number], body=tuple(body)))
@@ -157,22 +158,23 @@ class Generator:
         writes = [access[1] for thread in accesses for access in thread if access[0] == "W"]
         return len(accesses) < 3 and len(set(writes)) < len(writes)
 
-    def _body(self, accesses: list[str], plain: str, least: Scope) -> list[Instruction]:
+    def _body(
+        self, accesses: list[str], plain: str, least: Mapping[str, Scope]
+    ) -> list[Instruction]:
         random = self.random
         body: list[Instruction] = []
         end: str | None = None
         last_read: str | None = None
         for position, access in enumerate(accesses):
             if position and random.random() < 0.3:
-                body.append(self._fence(least))
+                body.append(self._fence(least[random.choice(accesses)[1]]))
             if access[1] == plain and last_read is not None and end is None:
                 # a plain access is meant to be reached only after the flag was seen
                 end = "end"
-                body.append(
-                    Jump(target=end, condition=Binary("==", Reg(last_read), Const(0)))
-                )
+                body.append(Jump(target=end, condition=Binary("==", Reg(last_read), Const(0))))
             register = f"r{self._fresh()}"
-            body.append(self._access(access, register, access[1] == plain, least, last_read))
+            scope = least[access[1]]
+            body.append(self._access(access, register, access[1] == plain, scope, last_read))
             if access[0] == "R":
                 last_read = register
         if end is not None:
@@ -260,6 +262,14 @@ class Generator:
             for turn in range(2)
         ]
         return Thread(name=f"P{len(accesses)}", place=place, body=tuple(body if twice else ()))
+
+
+def _users(
+    name: str, accesses: list[list[str]], places: Sequence[dict[Scope, int]]
+) -> list[dict[Scope, int]]:
+    """Return the places of the threads that access a location."""
+    pairs = zip(accesses, places, strict=True)
+    return [place for thread, place in pairs if any(access[1] == name for access in thread)]
 
 
 def _failure(order: Order) -> Order:

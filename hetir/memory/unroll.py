@@ -34,20 +34,18 @@ def _innermost_loop(code: list[Instruction]) -> tuple[int, int] | None:
 
 def _copies(region: list[Instruction], turns: int) -> list[Instruction]:
     head, back = region[0], region[-1]
-    assert isinstance(head, Label) and isinstance(back, Jump)
+    assert isinstance(head, Label)
+    assert isinstance(back, Jump)
     inner = {item.name for item in region if isinstance(item, Label)}
     code: list[Instruction] = []
     for turn in range(turns):
-        for item in region[:-1]:
-            code.append(_renamed(item, inner, turn, turns, head.name))
+        code += [_renamed(item, inner, turn, turns, head.name) for item in region[:-1]]
         again = f"{head.name}#{turn + 1}" if turn + 1 < turns else STUCK
         code.append(replace(back, target=again))
     return code
 
 
-def _renamed(
-    item: Instruction, inner: set[str], turn: int, turns: int, head: str
-) -> Instruction:
+def _renamed(item: Instruction, inner: set[str], turn: int, turns: int, head: str) -> Instruction:
     if isinstance(item, Label):
         return Label(name=f"{item.name}#{turn}")
     if isinstance(item, Jump) and item.target in inner:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from html import escape
+from itertools import pairwise
 
 from hetir.memory.check import Witness
 from hetir.memory.events import Event
@@ -72,7 +73,7 @@ def dot(program: Program, witness: Witness) -> str:
     for column, (title, events) in enumerate(drawn.columns):
         lines.append(f'  subgraph cluster_{column} {{ label="{title}";')
         lines += [f"    e{event} [label={_quoted(drawn.labels[event])}];" for event in events]
-        pairs = zip(events, events[1:], strict=False)
+        pairs = pairwise(events)
         lines += [f"    e{a} -> e{b} [color=gray, label=po];" for a, b in pairs if column]
         lines.append("  }")
     for name, source, target in drawn.edges:
@@ -119,7 +120,7 @@ def _svg_columns(drawn: _Drawn, places: Mapping[int, tuple[int, int]]) -> Iterat
                 f'<text x="{left + BOX_WIDTH // 2}" y="{top + 21}" text-anchor="middle">'
                 f"{escape(drawn.labels[event])}</text>"
             )
-        for above, below in zip(events, events[1:], strict=False):
+        for above, below in pairwise(events):
             if column:
                 x0, y0 = places[above]
                 centre = x0 + BOX_WIDTH // 2

@@ -107,7 +107,7 @@ def test_ten_thousand_programs(target: str) -> None:
 def test_the_last_long_run_found_nothing() -> None:
     recorded = json.loads(LAST_LONG_RUN.read_text(encoding="utf-8"))
     nothing = {"programs": LONG_RUN, "violations": 0}
-    assert recorded == {target: nothing for target in TARGETS}
+    assert recorded == dict.fromkeys(TARGETS, nothing)
 
 
 # Wrong mappings: each changes rows of the table, and random programs must show that it is wrong.
@@ -188,9 +188,7 @@ def native_strong_fence(row: Row) -> Row:
         return row
     if row.kind is Kind.FENCE:
         tags = frozenset({"global", "local"})
-        step = Step(
-            part=Part.FENCE, text="fence", order=Order.SEQ_CST, scope=row.scope, tags=tags
-        )
+        step = Step(part=Part.FENCE, text="fence", order=Order.SEQ_CST, scope=row.scope, tags=tags)
         return replace(row, steps=(step,), refused="")
     return TABLE[OPENCL, row.kind, row.order, row.scope]
 

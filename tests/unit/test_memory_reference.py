@@ -136,9 +136,16 @@ def candidates(program: Program) -> Iterator[Candidate]:
                 steps[-1].half, steps[-2].half = len(steps) - 2, len(steps) - 1
     reads = [step for step in steps if step.kind == "R"]
     writes = [step for step in steps if step.kind == "W"]
-    sources = [[w.number for w in writes if w.place == r.place and w.number != r.half] for r in reads]
+    sources = [
+        [w.number for w in writes if w.place == r.place and w.number != r.half] for r in reads
+    ]
     orders = [
-        [(initial.number, *rest) for rest in permutations(w.number for w in writes if w.place == initial.place and w is not initial)]
+        [
+            (initial.number, *rest)
+            for rest in permutations(
+                w.number for w in writes if w.place == initial.place and w is not initial
+            )
+        ]
         for initial in steps[: len(program.locations)]
     ]
     for choice in product(*sources):
@@ -203,16 +210,19 @@ def rc11(c: Candidate) -> tuple[bool, bool]:
     sequence = everything | plus(then(strong_rf, rmw))
     releases = {n for n in (writes & atomic) | fences if (o := c.order(n)) and o.releases}
     acquires = {n for n in (reads & atomic) | fences if (o := c.order(n)) and o.acquires}
-    sw = then(
-        on(releases),
-        everything | then(on(fences), po),
-        on(writes & atomic),
-        sequence,
-        strong_rf,
-        on(reads & atomic),
-        everything | then(po, on(fences)),
-        on(acquires),
-    ) & incl
+    sw = (
+        then(
+            on(releases),
+            everything | then(on(fences), po),
+            on(writes & atomic),
+            sequence,
+            strong_rf,
+            on(reads & atomic),
+            everything | then(po, on(fences)),
+            on(acquires),
+        )
+        & incl
+    )
     initial = {(a.number, b.number) for a in c.steps for b in c.steps if a.thread < 0 <= b.thread}
     hb = plus(po | sw | initial)
     eco = plus(rf | co | fr)
@@ -228,7 +238,9 @@ def rc11(c: Candidate) -> tuple[bool, bool]:
     )
     around = everything | hb
     base = then(
-        on(sc - fences) | then(on(sc_fences), around), scb, on(sc - fences) | then(around, on(sc_fences))
+        on(sc - fences) | then(on(sc_fences), around),
+        scb,
+        on(sc - fences) | then(around, on(sc_fences)),
     )
     strong = then(on(sc_fences), hb | then(hb, eco, hb), on(sc_fences))
     consistent = (
@@ -301,9 +313,7 @@ def _ptx_with(c: Candidate, total: Pairs) -> bool:
     here = {(a, b) for a, b in po if place[a] and place[a] == place[b]}
     releases = {n for n in writes | fences if (o := c.order(n)) and o.releases}
     acquires = {n for n in reads | fences if (o := c.order(n)) and o.acquires}
-    reduced = {
-        s.number for s in c.steps if isinstance(s.item, Rmw) and s.item.register is None
-    }
+    reduced = {s.number for s in c.steps if isinstance(s.item, Rmw) and s.item.register is None}
     release = then(on(releases & writes), everything | here, on(writes)) | then(
         on(releases & fences), po, on(writes)
     )
@@ -321,7 +331,9 @@ def _ptx_with(c: Candidate, total: Pairs) -> bool:
     }
     cause = same | then(observed, same) | initial
     causal = {(a, b) for a, b in cause if a in writes and b in writes}
-    fenced = {(a, b) for a, b in base & strong if a in total_members(total) and b in total_members(total)}
+    fenced = {
+        (a, b) for a, b in base & strong if a in total_members(total) and b in total_members(total)
+    }
     return (
         causal <= co
         and fenced <= sync_order
@@ -347,7 +359,9 @@ def straight_programs(seed: int, count: int, *, strong: bool) -> Iterator[Progra
             or (isinstance(item, Store) and isinstance(item.value, Const))
             for item in items
         )
-        atomic = all(item.order is not None for item in items if isinstance(item, Load | Store | Rmw))
+        atomic = all(
+            item.order is not None for item in items if isinstance(item, Load | Store | Rmw)
+        )
         updates = sum(isinstance(item, Rmw) for item in items)
         if simple and len(items) <= 7 and updates <= 2 and (atomic or not strong):
             count -= 1
@@ -408,7 +422,8 @@ def _scopes_exclude(program: Program) -> bool:
         if isinstance(item, Load | Store | Rmw)
     ]
     return any(
-        item.scope is not None and other.scope is not None
+        item.scope is not None
+        and other.scope is not None
         and not (share(item.scope, a, b) and share(other.scope, a, b))
         for a, item in items
         for b, other in items

@@ -74,9 +74,7 @@ def program(sections: Sections) -> Program:
     return Program(name=sections.name, locations=tuple(locations), threads=tuple(threads))
 
 
-def _thread(
-    number: int, head: str, parameters: dict[str, Space], reader: _Body
-) -> Thread:
+def _thread(number: int, head: str, parameters: dict[str, Space], reader: _Body) -> Thread:
     place = {PLACES[name]: value for name, value in header(head.strip(), number).items()}
     # a pointer is a register too, whose value is an address: never 0
     pointers = [

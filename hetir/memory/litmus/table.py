@@ -114,9 +114,7 @@ def initial_values(block: str) -> list[Initial]:
         if not text:
             continue
         if match := re.fullmatch(r"(\w+)\s*(?:@\s*(\w+)\s+)?aliases\s+(\w+)", text):
-            entries.append(
-                Initial(name=match[1], proxy=match[2] or "generic", alias=match[3])
-            )
+            entries.append(Initial(name=match[1], proxy=match[2] or "generic", alias=match[3]))
         elif match := re.fullmatch(r"P?(\d+)\s*:\s*(\w+)\s*=\s*(-?\d+)", text):
             entries.append(Initial(name=match[2], thread=int(match[1]), value=int(match[3])))
         elif match := re.fullmatch(r"\[?(\w+)\]?\s*=\s*(-?\d+)", text):

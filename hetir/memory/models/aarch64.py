@@ -93,7 +93,9 @@ def _dependent(x: Execution) -> Relation:
     return data | address | control | (address @ later) | ((data | address) @ forwarded)
 
 
-def _uses(x: Execution, parts: tuple[int, ...], uses_of: Callable[[Event], frozenset[int]]) -> Relation:
+def _uses(
+    x: Execution, parts: tuple[int, ...], uses_of: Callable[[Event], frozenset[int]]
+) -> Relation:
     both = x.logic.both
     return Relation.of(
         x.logic,

@@ -53,13 +53,19 @@ class Model(Protocol):
     """
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Return the model's name."""
+        ...
 
     @property
-    def undefined_on_race(self) -> bool: ...
+    def undefined_on_race(self) -> bool:
+        """Return whether a race makes every outcome possible."""
+        ...
 
     @property
-    def thin_air(self) -> bool: ...
+    def thin_air(self) -> bool:
+        """Return whether values that only depend on themselves are possible."""
+        ...
 
     def constrain(self, x: Execution) -> Constraints:
         """Apply the model to the candidate executions of a program."""
@@ -72,7 +78,7 @@ def no_thin_air(x: Execution) -> Axiom:
 
 
 def dependencies(x: Execution) -> Relation:
-    """Return a read with what its value is used for: values, addresses, and what a branch leads to."""
+    """Return each read with what uses its value: values, addresses, and what branches lead to."""
     return _uses(x, lambda event: event.data | event.address | event.control)
 
 

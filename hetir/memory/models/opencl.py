@@ -82,7 +82,11 @@ class OpenClModel:
         axioms = [
             Axiom("reads", Form.IRREFLEXIVE, x.reads_from @ either),
             Axiom("atomicity", Form.IRREFLEXIVE, (x.reads_from | from_reads) @ coherence),
-            Axiom("sequential consistency", Form.ACYCLIC, _sequential(x, coherence, from_reads, either)),
+            Axiom(
+                "sequential consistency",
+                Form.ACYCLIC,
+                _sequential(x, coherence, from_reads, either),
+            ),
             barriers_progress(x),
             *(() if self.thin_air else (no_thin_air(x),)),
         ]
@@ -149,9 +153,7 @@ def _through(x: Execution, coherence: Relation, region: _Region) -> Relation:
 def _release_sequence(x: Execution, coherence: Relation) -> Relation:
     """Return a write to itself and to what continues its release sequence without a gap."""
     after = coherence.between(x.where(lambda event: not event.is_initial), None)
-    belongs = x.pairs(
-        lambda a, b: (b.reads and b.writes and is_atomic(b)) or x.same_thread(a, b)
-    )
+    belongs = x.pairs(lambda a, b: (b.reads and b.writes and is_atomic(b)) or x.same_thread(a, b))
     gap = (after - belongs) @ after
     return x.optional((after & belongs) - gap)
 

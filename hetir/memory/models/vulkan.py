@@ -181,17 +181,22 @@ class _Domain:
 def _included(x: Execution) -> Relation:
     """Return which accesses an availability or visibility operation includes, both ways round."""
     host = x.pairs(
-        lambda a, b: (bool(a.places) and _has(b, "avdevice"))
-        or (_has(a, "visdevice") and bool(b.places))
+        lambda a, b: (
+            (bool(a.places) and _has(b, "avdevice")) or (_has(a, "visdevice") and bool(b.places))
+        )
     )
     by_class = x.pairs(
-        lambda a, b: (_has(b, "semav") and bool(storage_class(a) & semantics(b)))
-        or (_has(a, "semvis") and bool(storage_class(b) & semantics(a)))
+        lambda a, b: (
+            (_has(b, "semav") and bool(storage_class(a) & semantics(b)))
+            or (_has(a, "semvis") and bool(storage_class(b) & semantics(a)))
+        )
     )
     own = x.where(
-        lambda event: makes_available(event, Scope.SUBGROUP)
-        or makes_visible(event, Scope.SUBGROUP)
-        or bool(event.operation.tags & {"av", "vis"})
+        lambda event: (
+            makes_available(event, Scope.SUBGROUP)
+            or makes_visible(event, Scope.SUBGROUP)
+            or bool(event.operation.tags & {"av", "vis"})
+        )
     )
     accesses = {number: lit for number, lit in own.items() if x.events[number].places}
     per_access = x.same_reference.between(accesses, None)
@@ -205,8 +210,10 @@ def _chained(x: Execution) -> Relation:
     round), so that whatever the chain began with it also ends with.
     """
     return x.pairs(
-        lambda a, b: (_has(a, "semav") and _has(b, "semav") and semantics(a) <= semantics(b))
-        or (_has(a, "semvis") and _has(b, "semvis") and semantics(b) <= semantics(a))
+        lambda a, b: (
+            (_has(a, "semav") and _has(b, "semav") and semantics(a) <= semantics(b))
+            or (_has(a, "semvis") and _has(b, "semvis") and semantics(b) <= semantics(a))
+        )
     )
 
 
