@@ -210,8 +210,27 @@ def _collection(function: Callable[..., Any]) -> Builtin:
     return run
 
 
+def _refused(name: str, hint: str) -> Builtin:
+    """A builtin that acts on the world or on Python itself."""
+
+    def run(frame: Frame, node: ast.Call, arguments: list[Any], named: dict[str, Any]) -> Any:
+        frame.fail(CallError, f"`{name}` has no meaning in a kernel", node, hint=hint)
+
+    return run
+
+
+_OUTSIDE = "call it outside of the kernel"
+_REFUSED = {
+    name: _refused(name, "write `hl.print(...)`" if name == "print" else _OUTSIDE)
+    for name in (
+        *("print", "input", "open", "eval", "exec", "compile", "breakpoint", "__import__"),
+        *("globals", "locals", "vars", "dir", "setattr", "delattr", "exit", "quit"),
+    )
+}
+
 BUILTINS: Mapping[Any, Builtin] = MappingProxyType(
     {
+        **{getattr(builtins, n): run for n, run in _REFUSED.items() if hasattr(builtins, n)},
         range: _range,
         int: _int,
         float: _float,

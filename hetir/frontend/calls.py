@@ -9,6 +9,8 @@ import sys
 import types
 from typing import Any
 
+import numpy as np
+
 from hetir.frontend import helpers
 from hetir.frontend.builtin_functions import BUILTINS
 from hetir.frontend.elementwise import elementwise
@@ -20,7 +22,7 @@ from hetir.frontend.primitive import Elementary, Func
 from hetir.frontend.tracer import Tracer
 from hetir.frontend.values import FormatText, Method, Typed, describe, is_plain, quoted
 from hetir.ir.core import Value
-from hetir.ir.types import F32, Scalar
+from hetir.ir.types import F32, SCALARS, Scalar
 
 # methods that change a plain object: what runs while compiling must leave no trace
 _MUTATORS = frozenset(
@@ -185,7 +187,7 @@ def _plain_call(tracer: Tracer, callee: Any, arguments: list[Any], named: dict[s
         tracer.fail(
             CallError,
             f"`{name}` cannot take {describe(worst)}",
-            hint=_replacement(name, worst),
+            hint=_replacement(callee, name, worst),
         )
     return compute(tracer, callee, *arguments, **named)
 
@@ -195,11 +197,14 @@ def _is_named_tuple(callee: Any) -> bool:
     return tuple in bases and hasattr(callee, "_fields")
 
 
-def _replacement(name: str, value: object) -> str | None:
+def _replacement(callee: Any, name: str, value: object) -> str | None:
     if isinstance(value, FormatText):
         return "pass f-strings to `hl.print` only"
     if name in ("str", "repr", "format"):
         return "print values with `hl.print`"
+    if isinstance(callee, type) and issubclass(callee, np.generic):
+        found = [k for k in SCALARS.values() if k.numpy.type is callee]
+        return f"write `hl.{found[0]}(...)`" if found else None
     if hasattr(sys.modules.get("hetir.lang"), name):
         return f"write `hl.{name}(...)`"
     return "write the function in Python"

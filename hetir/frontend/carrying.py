@@ -12,7 +12,7 @@ from hetir.frontend.frame import Exit, Frame, LoopScope
 from hetir.frontend.meeting import conflict
 from hetir.frontend.shapes import Conflict, Missing, Shape, Tuples
 from hetir.frontend.tracer import Block, Tracer
-from hetir.frontend.values import DEFAULT, Unset, WeakNumber
+from hetir.frontend.values import DEFAULT, Poison, Unset, WeakNumber
 from hetir.ir import ops
 from hetir.ir.core import Value
 from hetir.ir.types import Scalar
@@ -101,7 +101,7 @@ def _exit(frame: Frame, names: tuple[str, ...], assumed: tuple[Shape, ...] | Non
     places = tuple(frame.where.get(name) for name in names)
     own = [shapes.shape_of(value) for value in values]
     if assumed is None:
-        emitted = tuple(map(shapes.settle, map(shapes.loosen, own)))
+        emitted = tuple(map(shapes.settle, own))
     else:
         # a shape that does not fit ends this pass: nothing is emitted for it
         fits = [shapes.join(a, b) == b for a, b in zip(own, assumed, strict=True)]
@@ -162,26 +162,26 @@ def break_shapes(scope: LoopScope) -> tuple[Shape, ...]:
     columns = zip(*(leaving.values for leaving in scope.broken), strict=True)
     found: list[Shape] = []
     for column in columns:
-        joined, *rest = (shapes.loosen(shapes.shape_of(value)) for value in column)
+        joined, *rest = map(shapes.shape_of, column)
         for shape in rest:
             joined = shapes.join(joined, shape)
         found.append(shapes.settle(joined) if shapes.movable(joined) else Conflict(joined, joined))
     return tuple(found)
 
 
-def note_break_conflict(frame: Frame, carried: Carried, found: Pass, name: str, at: int) -> None:
-    """Two breaks that leave a variable with unlike values."""
-    exits = found.scope.broken
-    first = exits[0]
+def note_break_conflict(frame: Frame, scope: LoopScope, name: str, at: int) -> Poison:
+    """The variable that two breaks leave with unlike values."""
+    exits = scope.broken
     kinds = [shapes.shape_of(e.values[at]) for e in exits]
     other = next(
         (i for i in range(1, len(exits)) if isinstance(shapes.join(kinds[0], kinds[i]), Conflict)),
         len(exits) - 1,
     )
-    carried.conflicts[name] = conflict(
+    two = (exits[0], exits[other])
+    return conflict(
         frame.tracer,
         name,
         [kinds[0], kinds[other]],
-        [first.values[at], exits[other].values[at]],
-        [first.places[at], exits[other].places[at]],
+        [leaving.values[at] for leaving in two],
+        [leaving.places[at] for leaving in two],
     )

@@ -123,6 +123,12 @@ class RecursionRefusedError(CompileError):
     code = "HET216"
 
 
+class NestingError(CompileError):
+    """Branches, loops or expressions nest too deeply; move a part into a helper function."""
+
+    code = "HET219"
+
+
 class UnpackError(CompileError):
     """A tuple is assigned to more or fewer names than it has values."""
 

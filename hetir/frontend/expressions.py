@@ -152,7 +152,8 @@ def joined(frame: Frame, node: ast.JoinedStr) -> Any:
 
 
 def _bare(part: ast.FormattedValue) -> bool:
-    return part.conversion == -1 and part.format_spec is None
+    # `{x=}` asks for repr, which is the same for numbers
+    return part.conversion in (-1, 114, 115) and part.format_spec is None
 
 
 def _formatted(frame: Frame, part: ast.FormattedValue, value: Any) -> str:

@@ -12,7 +12,12 @@ from typing import Any, NoReturn
 
 from hetir.diagnostics import CompileError, Label
 from hetir.frontend.captures import Captures
-from hetir.frontend.errors import UnknownNameError, UnsetVariableError, UnsupportedSyntaxError
+from hetir.frontend.errors import (
+    NestingError,
+    UnknownNameError,
+    UnsetVariableError,
+    UnsupportedSyntaxError,
+)
 from hetir.frontend.refusals import REFUSED
 from hetir.frontend.shapes import Shape
 from hetir.frontend.sources import FunctionSource, source_of
@@ -33,7 +38,9 @@ class LoopScope:
     break_shapes: tuple[Shape, ...] | None
     continued: list[Exit] = field(default_factory=list["Exit"])
     broken: list[Exit] = field(default_factory=list["Exit"])
+    # of a loop over constants: the block it is read in, or what says that a step broke it
     unrolled: Block | None = None
+    flag: str | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -172,8 +179,14 @@ class Frame:
 
     def enter(self) -> Block:
         """Begin an inner region; `leave` ends it."""
-        self.tracer.block = Block(self.tracer.block)
-        return self.tracer.block
+        block = self.tracer.block = Block(self.tracer.block)
+        if block.depth > _DEEPEST:
+            self.tracer.fail(
+                NestingError,
+                f"branches and loops nest more than {_DEEPEST} deep",
+                hint="move the inner ones into a helper function",
+            )
+        return block
 
     def leave(self) -> None:
         """Go back to the enclosing region."""
@@ -189,6 +202,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
 
 
 _ABSENT: Any = object()
+# below what the verifier allows, so that inlined helpers still fit
+_DEEPEST = 100
 
 Handler = Callable[[Frame, Any], Any]
 HANDLERS: dict[type[ast.AST], Handler] = {}

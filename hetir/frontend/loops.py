@@ -53,6 +53,9 @@ def for_statement(frame: Frame, node: ast.For) -> None:
         tracer.index(bound, "a bound of `range`")
         for bound in (iterable.start, iterable.stop, iterable.step)
     )
+    if tracer.options.debug and not is_plain(iterable.step):
+        nonzero = tracer.value(ops.NE, bounds[2], tracer.const(I64, 0))
+        tracer.emit(ops.ASSERT, nonzero, attrs={"message": "the step of `range` is 0"})
     name = node.target.id
     carried = carried_by(frame, node)
     if name in carried.names and isinstance(frame.env.get(name, UNSET), Unset):
@@ -104,7 +107,9 @@ def break_statement(frame: Frame, node: ast.Break) -> None:
     frame.at(node)
     scope = frame.loops[-1]
     if scope.unrolled:
-        leave_unrolled(frame, node, scope, "break")
+        leave_unrolled(frame, scope, "break")
+    if scope.flag is not None:
+        frame.env[scope.flag] = True
     leave_loop(frame, scope)
 
 
@@ -114,8 +119,11 @@ def continue_statement(frame: Frame, node: ast.Continue) -> None:
     frame.at(node)
     scope = frame.loops[-1]
     if scope.unrolled:
-        leave_unrolled(frame, node, scope, "continue")
-    go_on(frame, scope, ops.CONTINUE)
+        leave_unrolled(frame, scope, "continue")
+    if scope.flag is not None:
+        leave_loop(frame, scope)
+    else:
+        go_on(frame, scope, ops.CONTINUE)
 
 
 # ---- one pass ----------------------------------------------------------------------------------
@@ -247,5 +255,5 @@ def _finish_while(
     values = iter(outs)
     for at, (name, shape) in enumerate(kinds):
         if isinstance(shape, Conflict) and name not in carried.conflicts:
-            note_break_conflict(frame, carried, found, name, at)
+            carried.conflicts[name] = note_break_conflict(frame, found.scope, name, at)
         _after(frame, found, carried, name, shape, values)

@@ -20,7 +20,7 @@ from hetir.frontend import (
 )
 from hetir.frontend.arguments import Argument, Static, Tuple, Weak
 from hetir.frontend.captures import Capture, Captures
-from hetir.frontend.errors import SignatureError
+from hetir.frontend.errors import NestingError, SignatureError
 from hetir.frontend.frame import Frame, open_frame
 from hetir.frontend.helpers import Session
 from hetir.frontend.parameters import Parameter, parameters, settle_arguments
@@ -81,6 +81,9 @@ def trace(
 ) -> Module:
     """Read `function` as a kernel for `arguments`, one for each parameter in order.
 
+    Arrays and typed scalars become kernel parameters even where they are not used; a `Weak`
+    one becomes a parameter for each type that it is used as, none where it is not.
+
     Raises CompileError subclasses that point at the Python line.
     """
     return record(function, arguments, options=options, name=name).module
@@ -105,7 +108,12 @@ def record(
         frame.env[parameter.name] = value
         frame.where[parameter.name] = frame.source.loc(frame.source.node)
     with activate(tracer):
-        frame.execute(frame.source.node.body)
+        try:
+            frame.execute(frame.source.node.body)
+        except RecursionError as error:
+            message = "this nests more deeply than Python's recursion limit allows"
+            hint = "split the expression, or move a part into a helper function"
+            raise tracer.error(NestingError, message, hint=hint) from error
         tracer.loc = frame.source.loc(frame.source.node)
         if not tracer.block.ended:
             tracer.emit(ops.RETURN)

@@ -32,6 +32,7 @@ class Block(Builder):
     def __init__(self, parent: Block | None = None) -> None:
         super().__init__()
         self.parent = parent
+        self.depth: int = 0 if parent is None else parent.depth + 1
         self.known: dict[object, Value] = {}
         self.sealed = False  # it ends in a terminator that no execution reaches
 

@@ -2,12 +2,16 @@
 
 # ruff: noqa: B007, PLW2901, RET505, RET507, RUF021, SIM113 - the kernels show Python as users write it
 
+import inspect
+import sys
+
 import numpy as np
 import pytest
 from frontend_tools import run, same_as_python, traced
 
 import hetir.lang as hl
 from hetir.frontend import Static
+from hetir.frontend.errors import NestingError
 from hetir.ir import ops
 from hetir.ir.core import walk
 
@@ -295,6 +299,51 @@ def unrolled(x, y):
     y[6] = first + rest[1]
 
 
+def unrolled_with_exits(x, y):
+    total = 0
+    last = -1
+    for v in (0, 1, 2, 3, 4, 5):
+        if x[v] < -2:
+            break
+        if x[v] < 0:
+            total += 100
+            continue
+        total += x[v]
+        last = v
+    y[0] = total
+    y[1] = last
+    for a in (1, 2):
+        for b in (3, 4, 5):
+            if x[b] > 8:
+                continue
+            if x[a] > x[b]:
+                break
+            y[a + b] += x[a] * b
+        else_count = a
+    y[2] = else_count
+    for v in (3, 4):
+        if x[v] < 0:
+            y[7] = v
+            return
+        if v == 3:
+            continue
+    y[6] = 12
+
+
+def always_leaves_unrolled(x, y):
+    for v in (1, 2, 3):
+        if x[v] > 0:
+            y[0] = v
+            break
+        continue
+    for v in (0, 1):
+        if x[v] > 100:
+            return
+        else:
+            return
+    y[5] = 9
+
+
 def plain_conditions(x, y):
     flag = True
     if flag:
@@ -337,7 +386,8 @@ KERNELS = [
     early_return, return_in_while, both_sides_leave, both_sides_return, mixed_exits,
     short_circuit, chained, conditional_expression, guarded_load, swap_and_fibonacci, augmented,
     last_value, empty_loop_keeps, assigned_in_both, unused_after, loop_carried_tuple, walrus,
-    switch, always_breaks, builtins, unrolled, plain_conditions, constants_in_loop, many_breaks,
+    switch, always_breaks, builtins, unrolled, unrolled_with_exits,
+    always_leaves_unrolled, plain_conditions, constants_in_loop, many_breaks,
 ]  # fmt: skip
 
 
@@ -427,3 +477,27 @@ def define(text):
     scope = {"hl": hl}
     exec(compile(text, name, "exec"), scope)
     return scope["kernel"]
+
+
+def test_a_step_of_zero_is_reported_in_debug_and_runs_nothing():
+    def kernel(y, step):
+        for i in range(0, 10, step):
+            y[i] = 1
+
+    y = np.zeros(1)
+    run(kernel, y, 0)
+    assert y[0] == 0
+    with pytest.raises(AssertionError, match="the step of `range` is 0"):
+        run(kernel, y, 0, debug=True)
+
+
+def test_an_expression_deeper_than_python_can_read():
+    kernel = define("def kernel(x):\n    x[0] = " + "-" * 80 + "x[0]\n")
+    limit = sys.getrecursionlimit()
+    depth = len(inspect.stack())
+    sys.setrecursionlimit(depth + 120)
+    try:
+        with pytest.raises(NestingError, match="recursion limit"):
+            traced(kernel, np.zeros(1))
+    finally:
+        sys.setrecursionlimit(limit)

@@ -61,6 +61,11 @@ CASES = {
         def kernel(x):
             x[0] = np.exp(x[0])
         """),
+    "call_of_numpy_type": ("f32[:]", """
+        import numpy as np
+        def kernel(x):
+            x[0] = np.float32(x[0])
+        """),
     "call_of_print": ("f32[:]", """
         def kernel(x):
             print(x[0])
@@ -203,9 +208,16 @@ CASES = {
             value = x[0]
             x[1] = valeu
         """),
+    "nested_too_deeply": ("f32[:]", "def kernel(x):\n    if x[0] == 0:\n        x[1] = 0\n" + "".join(
+        f"    elif x[0] == {i}:\n        x[1] = {i}\n" for i in range(1, 120)
+    )),
     "negative_index": ("f32[:]", """
         def kernel(x):
             x[-1] = 0
+        """),
+    "parameter_with_star": ("f32[:]", """
+        def kernel(*x):
+            x[0] = 0
         """),
     "power_of_a_variable": ("f32[:], f32", """
         def kernel(x, p):

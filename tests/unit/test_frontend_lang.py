@@ -261,13 +261,14 @@ def test_print_and_assert():
             hl.print("x[{}] = {}", i, x[i])
             hl.print(f"{i}: {x[i]} of {len(x)} {{}} {3:>4} {'text'!r}")
             hl.print(x[i], 2)
+            hl.print(f"{i=}")
             hl.print("plain")
         assert x[i] > 0, "must be positive"
         hl.assert_(i < 2)  # noqa: PT009
 
     x = np.array([1.5, 2.5])
     report = run(kernel, x, workgroup=2)
-    assert report.output == ("x[1] = 2.5", "1: 2.5 of 2 {}    3 'text'", "2.5 2", "plain")
+    assert report.output == ("x[1] = 2.5", "1: 2.5 of 2 {}    3 'text'", "2.5 2", "i=1", "plain")
     messages = [
         op.attrs["message"]
         for op in walk(traced(kernel, x).kernels[0].body)
