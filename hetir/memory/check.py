@@ -106,7 +106,7 @@ class Checker:
             wanted = -wanted
         possible = self._solve([wanted])
         witness = self._witness() if possible else None
-        undefined = not possible and self.undefined
+        undefined = self.undefined
         found = possible or undefined
         verdict = Verdict(
             holds=found == (claim.quantifier is Quantifier.EXISTS),
