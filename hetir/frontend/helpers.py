@@ -255,6 +255,13 @@ def _result(tracer: Tracer, callee: types.FunctionType, returns: ReturnScope) ->
         if isinstance(wider, Conflict):
             _disagree(tracer, callee, (joined, place), (own, loc))
         joined = wider
+    if not shapes.movable(joined) and any(value is not first for value, _ in returns.values):
+        tracer.fail(
+            ReturnError,
+            f"`{callee.__name__}` returns a shared or private array on several paths",
+            loc=place,
+            hint="return it once, at the end",
+        )
     return shapes.settle(joined)
 
 

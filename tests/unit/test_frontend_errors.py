@@ -208,7 +208,8 @@ CASES = {
             value = x[0]
             x[1] = valeu
         """),
-    "nested_too_deeply": ("f32[:]", "def kernel(x):\n    if x[0] == 0:\n        x[1] = 0\n" + "".join(
+    "nested_too_deeply": ("f32[:]", "def kernel(x):\n    if x[0] < 0:\n        x[1] = 0\n"
+    + "".join(
         f"    elif x[0] == {i}:\n        x[1] = {i}\n" for i in range(1, 120)
     )),
     "negative_index": ("f32[:]", """
@@ -328,6 +329,16 @@ CASES = {
     "yield": ("f32[:]", """
         def kernel(x):
             yield x[0]
+        """),
+    "shared_array_returned_twice": ("f32[:]", """
+        def tile(n):
+            a = hl.shared(64, hl.f32)
+            b = hl.shared(64, hl.f32)
+            if n > 64:
+                return a
+            return b
+        def kernel(x):
+            tile(len(x))[0] = x[0]
         """),
     "static_given_a_type": ("f32[:], i64", """
         def kernel(x, n: hl.static):
