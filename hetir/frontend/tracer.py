@@ -146,7 +146,9 @@ class Tracer:
         if (found := self.block.find(key)) is not None:
             return found
         own = DEFAULT[weak.kind]
-        if weak.leaf or kind == own or (weak.kind == "float" and kind.is_float):
+        # the host converts a leaf, but only upwards: it takes no float for an integer
+        direct = weak.leaf and RANK[weak.kind] <= rank(kind)
+        if direct or kind == own or (weak.kind == "float" and kind.is_float):
             built = weak.build(self, kind)
         else:
             built = self.value(ops.CAST, self.materialise(weak, own), to=kind)

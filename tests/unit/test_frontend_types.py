@@ -514,3 +514,23 @@ def test_only_hetir_errors_leave_for_bad_types():
 
     with pytest.raises(HetirError):
         trace(kernel, (ArrayType(S["f32"], 1),))
+
+
+def test_weak_arguments_are_only_ever_converted_upwards_by_the_host():
+    def kernel(x, i, a, n, flag):
+        i[0] = a
+        i[1] = n if a else 7
+        x[0] = flag + a
+        if n and flag:
+            x[1] = n
+
+    x, i = np.zeros(2), np.zeros(2, np.uint8)
+    params = traced(kernel, x, i, 2.75, 9, True).kernels[0].params
+    found = {(p.source[0], str(p.value.type)) for p in params[2:]}
+    # no float comes as an integer or a bool; `n` and `flag` meet in `and` as integers
+    assert found == {
+        (2, "f32"), (2, "f64"), (3, "i64"), (3, "f64"), (4, "i64"), (4, "f64"),
+    }  # fmt: skip
+    run(kernel, x, i, 2.75, 9, True)
+    np.testing.assert_array_equal(x, [3.75, 9])
+    np.testing.assert_array_equal(i, [2, 9])
