@@ -16,7 +16,7 @@ from hetir.backends.cpu import compile_kernel
 from hetir.ir import ops
 from hetir.ir.build import Builder
 from hetir.ir.core import Kernel, Value
-from hetir.ir.types import F32, I64, SCALARS, ArrayType, array, static_array
+from hetir.ir.types import BOOL, F32, I64, SCALARS, ArrayType, array, static_array
 from hetir.source import Loc
 from hetir.testing.differential import differences
 from tests.unit.cpu_support import enter, kernel_of, run
@@ -92,10 +92,19 @@ def test_float_atomics_end_on_nan(element: str, kind: str) -> None:
     assert np.isnan(y.astype(np.float32))[0]
 
 
-@pytest.mark.parametrize("element", ["f16", "f32", "f64", "u8", "i16", "u64"])
-def test_atomic_adds_of_two_threads(element: str) -> None:
+@pytest.mark.parametrize(
+    ("element", "count"),
+    [
+        ("f16", 1000),
+        ("u8", 100),
+        ("f32", 300000),
+        ("f64", 300000),
+        ("i32", 300000),
+        ("u64", 300000),
+    ],
+)
+def test_atomic_adds_of_two_threads(element: str, count: int) -> None:
     dtype = SCALARS[element].numpy
-    count = 1000 if element != "u8" else 100
     x, y, old = np.ones(count, dtype), np.zeros(1, dtype), np.zeros(count, dtype)
     go = enter(compile_kernel(rmw(element, "add", "global")), [x, y, old], (count, 1, 1), (1, 1, 1))
     threads = [threading.Thread(target=go, args=(0, count)) for _ in range(2)]
@@ -164,7 +173,11 @@ def test_records_past_the_capacity_are_counted_and_dropped() -> None:
     def build(b: Builder) -> None:
         b.emit(ops.PRINT, b.value(ops.GLOBAL_ID, axis=0), attrs={"format": "{}"})
 
-    result = run(kernel_of(build, []), [], (1, 1, 1), (10, 1, 1), records=100)
+    kernel = kernel_of(build, [])
+    exact = run(kernel, [], (1, 1, 1), (10, 1, 1), records=96)
+    assert struct.unpack_from("<QQ", exact.records) == (96, 320)
+    assert struct.unpack_from("<IIqqQ", exact.records, 16 + 64) == (32, 0, 0, 2, 2)
+    result = run(kernel, [], (1, 1, 1), (10, 1, 1), records=100)
     assert struct.unpack_from("<QQ", result.records) == (100, 320)
     # three records of 32 bytes fit; the fourth would not, and bytes 96 to 100 stay untouched
     for index in range(3):
@@ -263,6 +276,24 @@ def test_strided_arguments(layout: str) -> None:
     np.testing.assert_array_equal(y, x)
 
 
+@pytest.mark.parametrize("odd", [0, 1])
+def test_disjoint_arrays_and_one_that_is_either(odd: int) -> None:
+    """A store through a chosen array is seen by a load of the array that was chosen."""
+
+    def build(b: Builder, x: Value, y: Value, out: Value, which: Value) -> None:
+        i = b.value(ops.GLOBAL_ID, axis=0)
+        flag = b.value(ops.CAST, which, to=BOOL)
+        b.emit(ops.STORE, x, i, b.const(F32, 1))
+        b.emit(ops.STORE, y, i, b.const(F32, 2))
+        b.emit(ops.STORE, b.value(ops.SELECT, flag, x, y), i, b.const(F32, 3))
+        b.emit(ops.STORE, out, i, b.value(ops.LOAD, x, i))
+
+    x, y, out = (np.zeros(40, np.float32) for _ in range(3))
+    kernel = kernel_of(build, [array(F32, 1)] * 3 + [I64])
+    run(kernel, [x, y, out, np.int64(odd)], (1, 1, 1), (40, 1, 1), disjoint=True)
+    assert (out == (3 if odd else 1)).all()
+
+
 def _ids(b: Builder, out: Value, base: Value) -> None:
     """out[group - base, :] = global ids."""
     names = [b.value(ops.GLOBAL_ID, axis=a) for a in range(3)]
@@ -305,6 +336,8 @@ def test_empty_ranges_run_nothing() -> None:
 
 RANGES = [
     (0, 5, 1),
+    (5, 0, 1),
+    (3, -3, 1),
     (5, 0, -2),
     (0, 5, 0),
     (3, 3, 1),

@@ -49,6 +49,8 @@ def corners(kind: Scalar) -> np.ndarray[Any, Any]:
         fixed = [0, 1, 2, 3, 7, 16, kind.bits - 1, kind.bits, top - 1, top, top + 1, 2 * top - 1]
         fixed += [2 * top - 2, 2 * top - 7] + [1 << b for b in (24, 53) if b < kind.bits]
         fixed += [(1 << b) + 1 for b in (24, 53) if b < kind.bits]
+        # just above half way between two bf16s, by a bit that f32 cannot hold
+        fixed += [(257 << b) + 1 for b in (20, 50) if b + 10 < kind.bits]
         return np.array(sorted({*fixed, *map(int, noise)}), np.uint64).astype(raw).view(kind.numpy)
     bits = [*_BITS[kind.name]]
     bits += [b | 1 << (kind.bits - 1) for b in bits]

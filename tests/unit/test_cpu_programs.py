@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from hetir import emulator
+from hetir.backends.cpu.frame import plan, size_of
+from hetir.backends.cpu.schedule import schedule
 from hetir.ir.core import Kernel
 from hetir.ir.text import parse_module
 from hetir.passes.expand_arrays import expand_arrays
@@ -406,6 +408,36 @@ def test_private_array_lives_across_a_barrier(size: int) -> None:
     got = agree(kernel, [np.zeros(24)], (3, 1, 1), (8, 1, 1))
     g = np.arange(24.0)
     np.testing.assert_array_equal(got[0], 2 * g - g.reshape(3, 8)[:, ::-1].reshape(-1))
+
+
+def test_context_values_are_aligned_for_any_number_of_items() -> None:
+    kernel = parse(
+        """
+        %g: i64 = global_id axis=0
+        %a: i8 = load %x, %g
+        %b: f64 = cast %a
+        %c: bool = cast %a
+        %d: f32 = cast %a
+        %e: i16 = cast %a
+        barrier scope=workgroup
+        %f: f64 = cast %c
+        %h: f64 = cast %d
+        %i: f64 = cast %e
+        %k: f64 = add %b, %f
+        %l: f64 = add %h, %i
+        %m: f64 = add %k, %l
+        store %y, %g, %m
+        return
+        """,
+        "%x: array<i8[?], global>; %y: array<f64[?], global>",
+    )
+    lowered = expand_arrays(kernel)
+    made = plan(lowered, schedule(lowered))
+    assert len(made.context) == 4
+    assert all(offset % size_of(value) == 0 for value, offset in made.context.items())
+    x = np.arange(-20, 1, dtype=np.int8)
+    got = agree(kernel, [x, np.zeros(21)], (3, 1, 1), (7, 1, 1))
+    np.testing.assert_array_equal(got[1], 3.0 * x + (x != 0))
 
 
 def test_expansion_means_the_same_to_the_evaluator() -> None:

@@ -20,6 +20,7 @@ from hetir.passes.legalize import legalize
 from hetir.target import Instance, Key, Target, UnsupportedError, instances, key_of
 from hetir.testing.differential import differences
 from tests.unit.cpu_support import elementwise, kernel_of
+from tests.unit.test_cpu_memory import rmw
 
 CPUS = ("cpu", "cpu:x86-64", "cpu:x86-64-v3", "cpu:aarch64")
 
@@ -96,6 +97,18 @@ def _random(kind: Scalar, count: int, random: np.random.Generator) -> np.ndarray
         small = random.integers(-40, 40, count) / 4
         return np.where(random.random(count) < 0.5, small.astype(kind.numpy), raw)
     return raw
+
+
+@pytest.mark.parametrize("element", ["f16", "bf16", "f32", "f64"])
+@pytest.mark.parametrize(("kind", "want"), [("add", 41), ("sub", -31), ("min", -4), ("max", 11)])
+def test_float_atomics_in_step(element: str, kind: str, want: int) -> None:
+    """All items of a workgroup at once: all but one of them have to try again."""
+    dtype = SCALARS[element].numpy
+    x = np.array([11, -4, 5, 5, 5, 5, 5, 4], np.float32).astype(dtype)
+    y, old = np.array([5], np.float32).astype(dtype), np.zeros(8, dtype)
+    kernel = legalize(expand_arrays(rmw(element, kind, "global")), resolve("cpu")[0])
+    emulator.run(kernel, [x, y, old], (1, 1, 1), (8, 1, 1))
+    assert float(y[0]) == want
 
 
 def test_refusal_names_the_target_and_the_reason() -> None:
