@@ -49,19 +49,14 @@ def carried_by(frame: Frame, node: ast.For | ast.While) -> Carried:
     flow = frame.source.flow
     names = tuple(sorted(flow.assigned[node] & flow.head[node]))
     entry = [frame.env.get(name, UNSET) for name in names]
-    known = frame.loop_shapes.get(node)
     start = [shapes.loosen(shapes.shape_of(value)) for value in entry]
-    if known is not None and known[0] == start and not _broken(known[1]):
-        # the result of an earlier reading: this one only confirms it
-        assumed = list(known[1])
-    else:
-        assumed = list(start)
+    assumed = list(start)
+    # what an earlier reading found for the same entry: this one only confirms it
+    for at, (before, found) in enumerate(zip(*frame.loop_shapes.get(node, ([], [])), strict=True)):
+        if before == start[at] and not isinstance(found, Conflict):
+            assumed[at] = found
     frame.loop_shapes[node] = (start, assumed)
     return Carried(names, entry, [frame.where.get(name) for name in names], assumed)
-
-
-def _broken(found: list[Shape]) -> bool:
-    return any(isinstance(shape, Conflict) for shape in found)
 
 
 def phi(shape: Shape, values: Iterator[Value], met: list[bool], at: int) -> Any:

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+
+class _Names(dict[ast.AST, frozenset[str]]):
+    """Names by tree node."""
 
 
 @dataclass(slots=True)
 class Flow:
     """`after`: read after a compound statement; `head`: read at or after a loop's head.
 
-    `assigned`: names that a compound statement may assign. Keys are tree nodes.
+    `assigned`: names that a compound statement may assign. Keys are tree nodes. A dry run
+    records nothing but `exposed`.
     """
 
-    after: dict[ast.AST, frozenset[str]] = field(default_factory=dict[ast.AST, frozenset[str]])
-    head: dict[ast.AST, frozenset[str]] = field(default_factory=dict[ast.AST, frozenset[str]])
-    assigned: dict[ast.AST, frozenset[str]] = field(default_factory=dict[ast.AST, frozenset[str]])
+    after: _Names = field(default_factory=_Names)
+    head: _Names = field(default_factory=_Names)
+    assigned: _Names = field(default_factory=_Names)
+    exposed: _Names = field(default_factory=_Names)
+    dry: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +50,9 @@ def _statements(body: list[ast.stmt], live: set[str], exits: _Exits, flow: Flow)
 def _statement(node: ast.stmt, live: set[str], exits: _Exits, flow: Flow) -> set[str]:
     match node:
         case ast.If():
-            flow.after[node] = frozenset(live)
-            flow.assigned[node] = _assigned([*node.body, *node.orelse])
+            if not flow.dry:
+                flow.after[node] = frozenset(live)
+                flow.assigned[node] = _stored(node)
             before = _statements(node.body, set(live), exits, flow)
             before |= _statements(node.orelse, live, exits, flow)
             return _expression(node.test, before)
@@ -72,25 +80,28 @@ def _statement(node: ast.stmt, live: set[str], exits: _Exits, flow: Flow) -> set
 
 def _loop(node: ast.While | ast.For, live: set[str], exits: _Exits, flow: Flow) -> set[str]:
     after = frozenset(live)
-    flow.after[node] = after
-    within = [*node.body, *([ast.Expr(node.test)] if isinstance(node, ast.While) else [])]
-    flow.assigned[node] = _assigned(within) | (
-        _stored(node.target) if isinstance(node, ast.For) else frozenset()
-    )
-    after_else = _statements(node.orelse, set(live), exits, flow)
-    head = frozenset(after_else)
-    while True:
-        # two rounds reach the fixpoint; the third sees that
-        body = _statements(node.body, set(head), _Exits(after, head), flow)
-        if isinstance(node, ast.While):
-            before = _expression(node.test, body | after_else)
-        else:
-            before = _unstore(node.target, body) | after_else
-        if before <= head:
-            break
-        head |= before
-    flow.head[node] = head
+    head = after | _statements(node.orelse, live, exits, flow) | _exposed(node, flow)
+    if not flow.dry:
+        flow.after[node], flow.head[node] = after, head
+        flow.assigned[node] = _stored(node)
+        _statements(node.body, set(head), _Exits(after, head), flow)
     return _expression(node.iter, set(head)) if isinstance(node, ast.For) else set(head)
+
+
+def _exposed(node: ast.While | ast.For, flow: Flow) -> frozenset[str]:
+    """What one run of a loop's condition and body reads before it assigns it.
+
+    Liveness only adds and takes away names, so that this and what is live after the loop are
+    all that is live at its head: no iteration, and one visit a loop however deeply it nests.
+    """
+    if node not in flow.exposed:
+        found = _statements(node.body, set(), _Exits(), replace(flow, dry=True))
+        if isinstance(node, ast.While):
+            found = _expression(node.test, found)
+        else:
+            found = _unstore(node.target, found)
+        flow.exposed[node] = frozenset(found)
+    return flow.exposed[node]
 
 
 def _expression(node: ast.AST | None, live: set[str]) -> set[str]:
@@ -121,10 +132,3 @@ def _stored(target: ast.AST) -> frozenset[str]:
         for part in ast.walk(target)
         if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
     )
-
-
-def _assigned(body: list[ast.stmt]) -> frozenset[str]:
-    names: frozenset[str] = frozenset()
-    for statement in body:
-        names |= _stored(statement)
-    return names

@@ -43,8 +43,9 @@ class WeakNumber:
     """A run-time Python number: it takes the type of the typed value that it meets.
 
     `build(tracer, type)` emits it as a type. A leaf builds as any type of its category or a
-    higher one; another one is built as floats where it is a float and as its default type else. A portable one depends on
-    nothing but arguments and constants, so that it can be built in any region.
+    higher one; another one is built as floats where it is a float and as its default type
+    else. A portable one depends on nothing but arguments and constants, so that it can be
+    built in any region.
     """
 
     kind: str
