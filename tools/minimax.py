@@ -75,7 +75,8 @@ def exchange(xs: list[mpf], target: list[mpf], weight: list[mpf], free: range) -
         found = list(solution[:count])
         first = free[0]
         errors = [
-            w * (t - x**first * horner(found, x)) for x, t, w in zip(xs, target, weight, strict=True)
+            w * (t - x**first * horner(found, x))
+            for x, t, w in zip(xs, target, weight, strict=True)
         ]
         new = alternation(errors, count + 1)
         if new is None or new == picks:
@@ -156,26 +157,35 @@ SLACK = mpf("1.002")
 """Reduced arguments leave their interval by a rounding of n."""
 
 # how far the argument of erfc is moved: t = (a - C) / (a + C)
-ERFC_CENTRE = 4
-
-
-def _erfc_argument(t: mpf) -> mpf:
-    return ERFC_CENTRE * (1 + t) / (1 - t)
+ERFC_CENTRE = 2
 
 
 def _erfc_low(t: mpf) -> mpf:
-    a = _erfc_argument(t)
-    return erfcx(a) * (1 + 2 * a) - 1
+    a = ERFC_CENTRE * (1 + t) / (1 - t)
+    return erfcx(a) * (1 + 3 * a / 2) - 1
 
 
-def _erfc_range(largest: str) -> mpf:
-    a = mpf(largest)
+def _erfc_argument(value: str) -> mpf:
+    a = mpf(value)
     return (a - ERFC_CENTRE) / (a + ERFC_CENTRE)
 
 
 def _atanh(s: mpf) -> mpf:
     """atanh(s) / s."""
     return mp.atanh(s) / s
+
+
+def _stirling(u: mpf) -> mpf:
+    """z * (log gamma(z) - (z - 1/2) log z + z - log(2 pi) / 2) with u = 1 / z**2."""
+    z = 1 / mp.sqrt(u)
+    main = (z - mpf(1) / 2) * mp.log(z) - z + mp.log(2 * mp.pi) / 2
+    return z * (mp.loggamma(z) - main)
+
+
+def _log_gamma(t: mpf) -> mpf:
+    """log gamma(y) / ((y - 1) * (y - 2)) with y = t + 7/4."""
+    y = t + mpf(7) / 4
+    return mp.loggamma(y) / ((y - 1) * (y - 2))
 
 
 POLYNOMIALS = (
@@ -279,22 +289,49 @@ POLYNOMIALS = (
         doc="m ** (-1/3) on [1, 8], refined by iteration",
     ),
     Polynomial(
+        name="STIRLING",
+        function=_stirling,
+        low=mpf("1e-9"),
+        high=mpf("0.16"),
+        weight=mp.sqrt,
+        terms={"F32": 5, "F64": 13},
+        doc="the rest of Stirling's formula times z, in 1 / z**2, z >= 5/2",
+    ),
+    Polynomial(
+        name="LGAMMA",
+        function=_log_gamma,
+        low=-mpf(3) / 4,
+        high=mpf(3) / 4,
+        weight=lambda t: 1 / _log_gamma(t),
+        terms={"F32": 14, "F64": 28},
+        doc="log(gamma(y)) / ((y - 1) * (y - 2)) in y - 7/4, y from 1 to 5/2",
+    ),
+    Polynomial(
         name="ERF",
         function=lambda u: mp.erf(mp.sqrt(u)) / mp.sqrt(u) - 1,
         low=mpf(0),
-        high=mpf(1),
+        high=mpf("0.5625"),
         weight=lambda u: 1 / (mp.erf(mp.sqrt(u)) / mp.sqrt(u)),
-        terms={"F32": 8, "F64": 16},
-        doc="erf(x) / x - 1 in x**2, |x| <= 1",
+        terms={"F32": 7, "F64": 14},
+        doc="erf(x) / x - 1 in x**2, |x| <= 3/4",
     ),
     Polynomial(
         name="ERFC",
         function=_erfc_low,
-        low=mpf(-1),
-        high=_erfc_range("27.5"),
+        low=_erfc_argument("0.49"),
+        high=_erfc_argument("10.3"),
         weight=lambda t: 1 / (1 + _erfc_low(t)),
-        terms={"F32": 12, "F64": 26},
-        doc="exp(a**2) * erfc(a) * (1 + 2*a) - 1 in (a - 4) / (a + 4)",
+        terms={"F32": 11},
+        doc="exp(a**2) * erfc(a) * (1 + 3*a/2) - 1 in (a - 2) / (a + 2), a from 0.49 to 10.3",
+    ),
+    Polynomial(
+        name="ERFC",
+        function=_erfc_low,
+        low=_erfc_argument("0.49"),
+        high=_erfc_argument("27.5"),
+        weight=lambda t: 1 / (1 + _erfc_low(t)),
+        terms={"F64": 25},
+        doc="exp(a**2) * erfc(a) * (1 + 3*a/2) - 1 in (a - 2) / (a + 2), a from 0.49 to 27.5",
     ),
 )
 
@@ -338,6 +375,10 @@ def constants(kind: str) -> dict[str, tuple[tuple[float, ...], str]]:
         "PI": (split(pi, dtype, head), "pi"),
         "PI_SUM": (split(pi, dtype, full), "pi, both parts whole"),
         "SQRT_HALF": (split(mp.sqrt(mpf(1) / 2), dtype, head), "sqrt(1/2)"),
+        "GELU_CUBIC": (split(mpf("0.044715"), dtype, head), "the coefficient of gelu's tanh form"),
+        "GELU_FACTOR": (split(2 * mp.sqrt(2 / pi), dtype, head), "2 sqrt(2/pi)"),
+        "LOG2_PI": (split(mp.log(2 * pi) / ln2 / 2, dtype, full), "log2(2 pi) / 2"),
+        "LN_PI": (split(mp.log(pi), dtype, full), "log(pi)"),
         "THIRD": (split(mpf(1) / 3, dtype, head), "1/3"),
     }  # fmt: skip
 
@@ -349,13 +390,14 @@ def two_over_pi(bits: int, words: int) -> tuple[int, ...]:
     return tuple(scaled >> bits * (words - 1 - i) & (1 << bits) - 1 for i in range(words))
 
 
-HEADER = '''"""Coefficients and split constants, written by tools/minimax.py: change that, not this file.
+HEADER = '''"""Coefficients and split constants; tools/minimax.py writes this file.
 
 Polynomials are given lowest coefficient first; the comment gives log2 of the largest
 relative error that one adds to the result.
 """
 
 # fmt: off
+# ruff: noqa: ERA001 - the comments are formulas
 '''
 
 
@@ -373,8 +415,9 @@ def render() -> str:
     for kind in DTYPES:
         for name, (parts, doc) in constants(kind).items():
             lines.append(f"# {doc}")
-            shown = ", ".join(map(repr, parts))
-            lines.append(f"{name}_{kind} = ({shown}{',' if len(parts) == 1 else ''})")
+            lines.append(f"{name}_{kind} = (")
+            lines += [f"    {part!r}," for part in parts]
+            lines.append(")")
         lines.append("")
     for name, bits, words in (("F32", 32, 7), ("F64", 64, 20)):
         lines.append("# 2/pi as a binary fraction, most significant word first")
@@ -387,9 +430,10 @@ def render() -> str:
 def main() -> None:
     """Write the tables, or with --check say whether they are what this script gives."""
     parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--check", action="store_true", help="compare instead of writing")
+    arguments = parser.parse_args()
     text = render()
-    if parser.parse_args().check:
+    if arguments.check:
         sys.exit(0 if TABLES.read_text() == text else "tables.py differs")
     TABLES.write_text(text)
 

@@ -21,10 +21,8 @@ def polynomial(x: KernelValue, coefficients: tuple[float, ...]) -> KernelValue:
     """The polynomial with `coefficients` from the constant term up, by Horner's rule."""
     result = hv.cast(coefficients[-1], x.dtype)
     for coefficient in coefficients[-2::-1]:
-        if x.dtype == F64:
-            result = hv.fma(result, x, coefficient)
-        else:
-            result = result * x + coefficient
+        wide = x.dtype == F64
+        result = hv.fma(result, x, coefficient) if wide else result * x + coefficient
     return result
 
 

@@ -1,6 +1,6 @@
-"""The error functions: exp(-a**2) times a polynomial in (a - 4) / (a + 4), over 1 + 2a.
+"""The error functions: exp(-a**2) times a polynomial in (a - 2) / (a + 2), over 1 + 3a/2.
 
-The form is M. M. Shepherd and J. G. Laframboise's, Chebyshev approximation of
+The form, there with 1 + 2a, is M. M. Shepherd and J. G. Laframboise's, Chebyshev approximation of
 (1 + 2x) exp(x**2) erfc x (Mathematics of Computation 36, 1981).
 """
 
@@ -12,7 +12,6 @@ from hetir.frontend.values import KernelValue
 from hetir.ir.types import F64
 from hetir.lang.math import tables
 from hetir.lang.math.arithmetic import (
-    INF,
     divide,
     fast_two_sum,
     polynomial,
@@ -26,15 +25,23 @@ from hetir.lang.math.exponential import exp_pair
 
 @library
 def erfc_pair(a: KernelValue, low: KernelValue) -> KernelValue:
-    """n and the pair y with erfc(a + low) = 2**n * y, for a from 0 to 27.4."""
+    """n and the pair y with erfc(a + low) = 2**n * y, for a from 0.49 to 27.4."""
     p, e = two_product(a, a)
     n, h, tail = exp_pair(-p, -(e + 2.0 * a * low))
-    t = (a - 4.0) / (a + 4.0)
+    t = (a - 2.0) / (a + 2.0)
     bump = polynomial(t, tables.ERFC_F64 if a.dtype == F64 else tables.ERFC_F32)
     nh, nl = fast_two_sum(h, tail + (h + tail) * bump)
-    d, d_low = two_sum(a + a, 1.0)
-    q, q_low = divide(nh, nl, d, d_low + 2.0 * low)
+    d, e = two_sum(a, 1.0)
+    d, d_low = fast_two_sum(d, 0.5 * a)
+    q, q_low = divide(nh, nl, d, d_low + (e + 1.5 * low))
     return n, q, q_low
+
+
+@library
+def erf_pair(x: KernelValue, low: KernelValue) -> KernelValue:
+    """erf(x + low) as two terms, for |x| up to 3/4."""
+    p = polynomial(x * x, tables.ERF_F64 if x.dtype == F64 else tables.ERF_F32)
+    return x, x * p + low * 1.1283791670955126
 
 
 @library
@@ -51,7 +58,10 @@ def erfc(x: KernelValue) -> KernelValue:
     n, h, low = erfc_pair(size(x), 0.0)
     y = scale(h + low, n)
     s, e = fast_two_sum(2.0, -scale(h, n))
-    return hv.where(x < 0.0, s + (e - scale(low, n)), y)
+    y = hv.where(x < 0.0, s + (e - scale(low, n)), y)
+    near, tail = erf_pair(x, 0.0)
+    s, e = fast_two_sum(1.0, -near)
+    return hv.where(hv.abs(x) < 0.5, s + (e - tail), y)
 
 
 @elementary
@@ -62,22 +72,22 @@ def erf(x: KernelValue) -> KernelValue:
     s, e = fast_two_sum(1.0, -scale(h, n))
     y = s + (e - scale(low, n))
     y = hv.where(x < 0.0, -y, y)
-    p = polynomial(x * x, tables.ERF_F64 if x.dtype == F64 else tables.ERF_F32)
-    return hv.where(a < 1.0, x + x * p, y)
+    near, tail = erf_pair(x, 0.0)
+    return hv.where(a < 0.75, near + tail, y)
 
 
 @library
-def gelu_exact(x: KernelValue) -> KernelValue:
-    """x times the normal distribution function, by erfc."""
-    wide = x.dtype == F64
-    y = hv.where(x < (-39.0 if wide else -15.0), -39.0 if wide else -15.0, x)
-    y = hv.where(y > 9.0, 9.0, y)
-    z, z_low = times(hv.abs(y), tables.SQRT_HALF_F64 if wide else tables.SQRT_HALF_F32)
-    n, h, low = erfc_pair(z, z_low)
+def normal_share(x: KernelValue) -> KernelValue:
+    """n and the pair y with (1 + erf(x / sqrt(2))) / 2 = 2**n * y, for |x| up to 38.7."""
+    z, z_low = times(x, tables.SQRT_HALF_F64 if x.dtype == F64 else tables.SQRT_HALF_F32)
+    sign = hv.cast(hv.where(x < 0.0, -1.0, 1.0), x.dtype)
+    n, h, low = erfc_pair(sign * z, sign * z_low)
     s, e = fast_two_sum(1.0, -scale(h, n - 1))
-    left = y < 0.0
-    gh, gl = hv.where(left, h, s), hv.where(left, low, e - scale(low, n - 1))
-    p, p_low = two_product(y, gh)
-    result = scale(p + (p_low + y * gl), hv.where(left, n - 1, 0))
-    result = hv.where((x > 9.0) | (x == 0.0), x, result)
-    return hv.where(x == -INF, -0.0, result)
+    left = x < 0.0
+    high, tail = hv.where(left, h, s), hv.where(left, low, e - scale(low, n - 1))
+    near, rest = erf_pair(z, z_low)
+    s, e = fast_two_sum(1.0, near)
+    s, e = fast_two_sum(s, e + rest)
+    middle = hv.abs(z) < 0.5
+    n = hv.where(middle, -1, hv.where(left, n - 1, 0))
+    return n, hv.where(middle, s, high), hv.where(middle, e, tail)

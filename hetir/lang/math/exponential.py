@@ -45,18 +45,12 @@ def rest(high: KernelValue, low: KernelValue) -> KernelValue:
 
 
 @library
-def exp_terms(x: KernelValue, low: KernelValue) -> KernelValue:
-    """n and two terms with e**(x + low) = 2**n * (their sum), for |x| below 750."""
-    n, high, tail = reduce(x)
-    s, e = fast_two_sum(1.0, high)
-    return n, s, e + rest(high, tail + low)
-
-
-@library
 def exp_pair(x: KernelValue, low: KernelValue) -> KernelValue:
     """n and the pair y with e**(x + low) = 2**n * y, for |x| below 750."""
-    n, s, t = exp_terms(x, low)
-    high, tail = fast_two_sum(s, t)
+    n, high, tail = reduce(x)
+    high, tail = fast_two_sum(high, tail + low)
+    s, e = fast_two_sum(1.0, high)
+    high, tail = fast_two_sum(s, e + rest(high, tail))
     return n, high, tail
 
 
@@ -64,8 +58,9 @@ def exp_pair(x: KernelValue, low: KernelValue) -> KernelValue:
 def exp(x: KernelValue) -> KernelValue:
     """e to the power `x`; infinity and 0 past the range, subnormal results kept."""
     x = clip(x, -746.0, 710.0) if x.dtype == F64 else clip(x, -104.0, 89.0)
-    n, high, low = exp_terms(x, 0.0)
-    return scale(high + low, n)
+    n, high, low = reduce(x)
+    s, e = fast_two_sum(1.0, high)
+    return scale(s + (e + rest(high, low)), n)
 
 
 @elementary

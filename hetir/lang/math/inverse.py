@@ -15,7 +15,6 @@ from hetir.lang.math.arithmetic import (
     fast_two_sum,
     polynomial,
     square_root,
-    two_sum,
 )
 
 

@@ -86,7 +86,7 @@ def pow(x: KernelValue, y: KernelValue) -> KernelValue:
     whole = hv.trunc(y) == y
     odd = whole & (hv.trunc(half) != half)
     result = signed(x, result, odd)
-    result = hv.where((x < 0.0) & (a < INF) & (whole == False), NAN, result)  # noqa: E712
+    result = hv.where((x < 0.0) & (a < INF) & ~whole, NAN, result)
     result = hv.where((x == x) & (y == y), result, NAN)
     return hv.where((x == 1.0) | (y == 0.0), 1.0, result)
 

@@ -37,7 +37,7 @@ def rsqrt(x: KernelValue) -> KernelValue:
         k = (bits - 0x3F800000) >> 24
         m = hv.bitcast(bits - (k << 24), F32)
         r = hv.bitcast(0x5F3759DF - (bits_of(m) >> 1), F32)
-    for _ in range_of(3):
+    for _ in (1, 2, 3):
         r = r * (1.5 - 0.5 * m * r * r)
     h, e = two_product(r, r)
     p, p_low = two_product(m, h)
@@ -47,11 +47,6 @@ def rsqrt(x: KernelValue) -> KernelValue:
     r = hv.where(x == INF, 0.0, r)
     r = hv.where(x == 0.0, INF, r)
     return hv.where((x == 0.0) & (bits_of(x) < 0), -INF, r)
-
-
-def range_of(count: int) -> tuple[int, ...]:
-    """The steps of a loop that is unrolled."""
-    return tuple(range(count))
 
 
 @elementary
@@ -68,15 +63,15 @@ def cbrt(x: KernelValue) -> KernelValue:
     else:
         m = hv.bitcast(bits - (3 * third << 23), F32)
     r = polynomial(m, tables.CBRT_F64 if wide else tables.CBRT_F32)
-    for _ in range_of(2 if wide else 1):
+    for _ in (1, 2) if wide else (1,):
         e = 1.0 - m * r * r * r
         r = r + r * e * (0.3333333333333333 + 0.2222222222222222 * e)
     c = m * r * r
     h, e = two_product(c, c)
     p, p_low = two_product(h, c)
     c = c + (((m - p) - p_low) - e * c) * (r * r * 0.3333333333333333)
-    # the moved exponent is no multiple of 3: -54 is, and -24 too
-    c = c * power_of_two(third + (-18 if wide else -8) * hv.where(moved == 0, moved, moved * 0 + 1))
+    # what made a subnormal normal is a multiple of 3: 24 or 54
+    c = c * power_of_two(third + hv.where(moved == 0, moved, -18 if wide else -8))
     c = hv.where(x < 0.0, -c, c)
     return hv.where((x == 0.0) | (hv.abs(x) == INF) | (x != x), x, c)
 
@@ -92,7 +87,9 @@ def hypot(x: KernelValue, y: KernelValue) -> KernelValue:
     n = hv.cast(n, bits_of(x).dtype)
     factor = power_of_two(n)
     nought = (large == 0.0) | (large == INF)
-    p, p_low = two_product(hv.where(nought, 1.0, large * factor), hv.where(nought, 1.0, large * factor))
+    p, p_low = two_product(
+        hv.where(nought, 1.0, large * factor), hv.where(nought, 1.0, large * factor)
+    )
     q, q_low = two_product(small * factor, small * factor)
     h, e = two_sum(p, q)
     root, low = square_root(h, e + (p_low + q_low))

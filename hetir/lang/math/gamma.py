@@ -1,0 +1,185 @@
+"""The gamma function and its logarithm: Stirling's formula in pairs, from 5/2 on.
+
+Below 5/2 the logarithm is (y - 1) (y - 2) times a polynomial, so that it keeps its relative
+accuracy at its zeros 1 and 2; the gamma function moves its argument up by 3. Negative
+arguments are reflected, gamma(-a) = -pi / (a sin(pi a) gamma(a)).
+"""
+
+from __future__ import annotations
+
+import hetir.lang.values as hv
+from hetir.frontend.primitive import elementary, library
+from hetir.frontend.values import KernelValue
+from hetir.ir.types import F64
+from hetir.lang.math import tables
+from hetir.lang.math.arithmetic import (
+    INF,
+    NAN,
+    clip,
+    divide,
+    fast_two_sum,
+    nearest,
+    polynomial,
+    scale,
+    times,
+    two_product,
+    two_sum,
+)
+from hetir.lang.math.exponential import rest
+from hetir.lang.math.power import log2_pair
+from hetir.lang.math.trigonometric import cosine, sine
+
+
+@library
+def multiply(ah: KernelValue, al: KernelValue, bh: KernelValue, bl: KernelValue) -> KernelValue:
+    """The product of two pairs."""
+    p, e = two_product(ah, bh)
+    return fast_two_sum(p, e + (ah * bl + al * bh))
+
+
+@library
+def add(ah: KernelValue, al: KernelValue, bh: KernelValue, bl: KernelValue) -> KernelValue:
+    """The sum of two pairs."""
+    s, e = two_sum(ah, bh)
+    return fast_two_sum(s, e + (al + bl))
+
+
+@library
+def log2_of_pair(high: KernelValue, low: KernelValue) -> KernelValue:
+    """log2(high + low) as a pair."""
+    h, t = log2_pair(high)
+    return h, t + low / high * tables.INV_LN2_F64[0]
+
+
+@library
+def stirling(z: KernelValue, low: KernelValue) -> KernelValue:
+    """log2(gamma(z + low)) as a pair, for z from 5/2 to 2**60 (2**500)."""
+    wide = z.dtype == F64
+    lh, ll = log2_pair(z)
+    inverse = 1.0 / z
+    p = polynomial(inverse * inverse, tables.STIRLING_F64 if wide else tables.STIRLING_F32)
+    c, c_low = times(z, tables.INV_LN2_F64 if wide else tables.INV_LN2_F32)
+    a, a_low = two_sum(z, -0.5)
+    high, tail = multiply(a, a_low, lh, ll)
+    high, tail = add(high, tail, -c, -c_low)
+    # the derivative in z, as far as low needs it
+    slope = lh - inverse * (0.7213475 + 0.1202246 * inverse)
+    fixed, fixed_low = tables.LOG2_PI_F64 if wide else tables.LOG2_PI_F32
+    small = inverse * p * tables.INV_LN2_F64[0] + (low * slope + fixed_low)
+    return add(high, tail, hv.cast(fixed, z.dtype), small)
+
+
+@library
+def sine_of_pi(a: KernelValue) -> KernelValue:
+    """|sin(pi a)| as a pair; accurate near integers."""
+    f = hv.abs(a - hv.rint(a))
+    far = f > 0.25
+    r, low = times(hv.where(far, 0.5 - f, f), tables.PI_F64 if a.dtype == F64 else tables.PI_F32)
+    sh, sl = sine(r, low)
+    ch, cl = cosine(r, low)
+    high, tail = fast_two_sum(hv.where(far, ch, sh), hv.where(far, cl, sl))
+    return high, tail
+
+
+@elementary
+def tgamma(x: KernelValue) -> KernelValue:
+    """The gamma function; NaN at negative integers, infinite at 0 with its sign."""
+    wide = x.dtype == F64
+    tiny = 6.9e-18 if wide else 3.7e-9
+    a = clip(hv.abs(x), 0.125 * tiny, 186.0 if wide else 44.0)
+    left = x < 0.0
+    near = a < 3.0
+    # gamma(a) = gamma(a + 3) / (a (a + 1) (a + 2))
+    z, z_low = two_sum(a, hv.cast(hv.where(near, 3.0, 0.0), x.dtype))
+    b, b_low = two_sum(a, 1.0)
+    c, c_low = two_sum(a, 2.0)
+    b, b_low = multiply(b, b_low, c, c_low)
+    b, b_low = multiply(b, b_low, a, 0.0)
+    b, b_low = hv.where(near, b, 1.0), hv.where(near, b_low, 0.0)
+    e, e_low = stirling(z, z_low)
+    k, n = nearest(e)
+    r, error = fast_two_sum(e - k, e_low)
+    ln2 = tables.LN2_F64 if wide else tables.LN2_F32
+    h, h_low = times(r, ln2)
+    s, s_low = fast_two_sum(1.0, h)
+    g, g_low = fast_two_sum(s, s_low + rest(h, h_low + error * ln2[0]))
+    pi, pi_low = tables.PI_SUM_F64 if wide else tables.PI_SUM_F32
+    sh, sl = sine_of_pi(a)
+    sh, sl = multiply(sh, sl, a, 0.0)
+    sh, sl = multiply(sh, sl, g, g_low)
+    ph, pl = multiply(b, b_low, hv.cast(pi, x.dtype), hv.cast(pi_low, x.dtype))
+    whole = hv.rint(a) == a
+    dh, dl = (
+        hv.where(left, hv.where(whole, 1.0, sh), b),
+        hv.where(left, hv.where(whole, 0.0, sl), b_low),
+    )
+    q, q_low = divide(hv.where(left, ph, g), hv.where(left, pl, g_low), dh, dl)
+    y = scale(q + q_low, hv.where(left, -n, n))
+    # gamma is negative from -1 to 0, from -3 to -2 and so on
+    half = 0.5 * hv.trunc(hv.abs(x))
+    y = hv.where(left & (hv.trunc(half) == half), -y, y)
+    y = hv.where(hv.abs(x) < tiny, 1.0 / x, y)
+    y = hv.where(left & (hv.rint(x) == x), NAN, y)
+    return hv.where(x == INF, x, y)
+
+
+@library
+def log_gamma_middle(x: KernelValue) -> KernelValue:
+    """log(gamma(x)) or, below 1, log(gamma(1 + x)), as a pair, for x from 0 to 5/2."""
+    below = x < 1.0
+    t = hv.where(below, x - 0.75, x - 1.75)
+    table = tables.LGAMMA_F64 if x.dtype == F64 else tables.LGAMMA_F32
+    first, *others = table
+    p, e = two_product(t, polynomial(t, others))
+    q, q_low = two_sum(hv.cast(first, x.dtype), p)
+    a, a_low = two_sum(x, hv.cast(hv.where(below, -1.0, -2.0), x.dtype))
+    h, low = multiply(q, q_low + e, a, a_low)
+    return multiply(h, low, hv.where(below, x, x - 1.0), 0.0)
+
+
+@elementary
+def lgamma(x: KernelValue) -> KernelValue:
+    """The logarithm of |gamma(x)|; infinite at 0 and negative integers.
+
+    Near its zeros at negative arguments only the absolute error is small.
+    """
+    wide = x.dtype == F64
+    a = hv.abs(x)
+    tiny = a < (1e-60 if wide else 1e-20)
+    huge = a > (2.0**120 if wide else 2.0**60)
+    middle = a < 2.5
+    inside = hv.where(tiny | ~(a < INF), 1.0, a)
+    mh, ml = log_gamma_middle(hv.where(middle, inside, 1.0))
+    e, e_low = stirling(hv.where(middle | huge, 2.5, inside), 0.0)
+    ln2 = tables.LN2_F64 if wide else tables.LN2_F32
+    s, s_low = times(e, ln2)
+    s_low = s_low + e_low * ln2[0]
+    base, base_low = hv.where(middle, mh, s), hv.where(middle, ml, s_low)
+    # the logarithm that is subtracted: of a below 1, of a sin(pi a) to reflect
+    left = (x < 0.0) & ~tiny
+    sh, sl = sine_of_pi(hv.where(left, inside, 0.5))
+    sh, sl = multiply(sh, sl, hv.where(inside < 1.0, 1.0, hv.where(left, inside, 1.0)), 0.0)
+    whole = left & (hv.rint(inside) == inside)
+    sh, sl = hv.where(whole, 1.0, sh), hv.where(whole, 0.0, sl)
+    right = hv.where(tiny | huge | (a < 1.0), a, 1.0)
+    w, w_low = log2_of_pair(hv.where(left, sh, right), hv.where(left, sl, 0.0))
+    lh, ll = times(w, ln2)
+    ll = ll + w_low * ln2[0]
+    pi, pi_low = tables.LN_PI_F64 if wide else tables.LN_PI_F32
+    bh, bl = add(
+        hv.cast(hv.where(left, pi, 0.0), x.dtype),
+        hv.cast(hv.where(left, pi_low, 0.0), x.dtype),
+        -lh,
+        -ll,
+    )
+    sign = hv.cast(hv.where(left, -1.0, 1.0), x.dtype)
+    bh, bl = add(bh, bl, sign * base, sign * base_low)
+    y = bh + bl
+    y = hv.where(tiny, -(lh + ll), y)
+    # gamma(a) is near (a / e)**a where a is huge
+    h, low = fast_two_sum(lh, -1.0)
+    p, p_low = two_product(hv.where(huge, a * (2.0**-64 if wide else 2.0**-32), 1.0), h)
+    p = p + (p_low + hv.where(huge, a * (2.0**-64 if wide else 2.0**-32), 1.0) * (low + ll))
+    y = hv.where(huge, p * (2.0**64 if wide else 2.0**32), y)
+    y = hv.where(whole | (x == 0.0) | (a == INF), INF, y)
+    return hv.where(x == x, y, NAN)
