@@ -55,7 +55,7 @@ def _of_object(frame: Frame, value: Any, node: ast.Attribute) -> Any:
         )
     except Exception:  # noqa: BLE001 - a property may raise anything
         return compute(tracer, getattr, value, node.attr)
-    if is_plain(value) and not is_tuple(value) and not _volatile(found):
+    if not frame.library and is_plain(value) and not is_tuple(value) and not _volatile(found):
         return frame.captures.attribute(value, node.attr)
     return found
 

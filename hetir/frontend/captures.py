@@ -49,9 +49,12 @@ class Captures:
 
     def code(self, function: types.FunctionType) -> None:
         """A helper's code, which somebody may replace in place."""
-        self._note(function, "__code__", lambda: function.__code__)
+        if not library(function):
+            self._note(function, "__code__", lambda: function.__code__)
 
     def _note(self, owner: object, name: str, read: Callable[[], Any]) -> Any:
+        if str(getattr(owner, "__name__", "")).startswith("hetir.lang"):
+            return read()
         key = (id(owner), name)
         if (found := self.found.get(key)) is None:
             value = read()
@@ -64,10 +67,14 @@ class Captures:
         return found.read()
 
 
+def library(function: object) -> bool:
+    """Whether a function is hetir's own, which nobody changes while kernels are in use."""
+    return str(getattr(function, "__module__", "")).startswith("hetir.lang")
+
+
 def _constant(value: object) -> bool:
     """Modules and hetir's own functions do not change under a kernel."""
-    home = str(getattr(value, "__module__", ""))
-    return isinstance(value, types.ModuleType) or home.startswith("hetir.lang")
+    return isinstance(value, types.ModuleType) or library(value)
 
 
 def _snapshot(value: Any) -> Any:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from hetir.diagnostics import CompileError, Label
-from hetir.frontend.captures import Captures
+from hetir.frontend.captures import Captures, library
 from hetir.frontend.errors import (
     NestingError,
     UnknownNameError,
@@ -83,7 +83,7 @@ class Frame:
     def __post_init__(self) -> None:
         code = self.function.__code__
         # hetir's own functions do not change under a kernel
-        self.library = str(self.function.__module__).startswith("hetir.lang")
+        self.library = library(self.function)
         self.locals = {*code.co_varnames, *code.co_cellvars}
         cells = self.function.__closure__ or ()
         self.cells = dict(zip(code.co_freevars, cells, strict=True))
