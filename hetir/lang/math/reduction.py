@@ -22,6 +22,11 @@ from hetir.lang.math.arithmetic import (
 )
 
 
+# for each of four words that follow each other, those that may stand there
+WINDOWS_F32 = tuple((0, *tables.TWO_OVER_PI_BITS_F32)[j : j + 5] for j in range(4))
+WINDOWS_F64 = tuple((0, *tables.TWO_OVER_PI_BITS_F64)[j : j + 17] for j in range(4))
+
+
 @library
 def quarters(x: KernelValue) -> KernelValue:
     """n and the pair r with |x| = n pi/2 + r, |r| up to pi/4; n modulo 4, as `i32`."""
@@ -68,8 +73,7 @@ def _large_f32(a: KernelValue) -> KernelValue:
     bits = bits_of(a)
     start = (bits >> 23) - 120  # the 32 bits before the table's are 0
     m = hv.cast((bits & 0x7FFFFF) | 0x800000, U64)
-    table = (0, *tables.TWO_OVER_PI_BITS_F32)
-    t0, t1, t2, t3 = [_chosen(start >> 5, table[j : j + 5]) for j in range(4)]
+    t0, t1, t2, t3 = [_chosen(start >> 5, words) for words in WINDOWS_F32]
     shift = hv.cast(start & 31, U64)
     w0 = ((t0 << 32) | t1) << shift >> 32
     w1 = ((t1 << 32) | t2) << shift >> 32
@@ -91,8 +95,7 @@ def _large_f64(a: KernelValue) -> KernelValue:
     bits = bits_of(a)
     start = (bits >> 52) - 1013  # the 64 bits before the table's are 0
     m = hv.cast((bits & 0xFFFFFFFFFFFFF) | 0x10000000000000, U64)
-    table = (0, *tables.TWO_OVER_PI_BITS_F64)
-    t0, t1, t2, t3 = [_chosen(start >> 6, table[j : j + 17]) for j in range(4)]
+    t0, t1, t2, t3 = [_chosen(start >> 6, words) for words in WINDOWS_F64]
     shift = hv.cast(start & 63, U64)
     back = 63 - shift
     w0 = (t0 << shift) | (t1 >> 1 >> back)
@@ -117,7 +120,7 @@ def _large_f64(a: KernelValue) -> KernelValue:
 @library
 def _chosen(index: KernelValue, words: tuple[int, ...]) -> KernelValue:
     """The word at an index that is known at run time, as `u64`."""
-    word = hv.cast(words[0], U64)
-    for i in range(1, len(words)):
-        word = hv.where(index == i, words[i], word)
-    return word
+    chosen = hv.cast(0, U64)
+    for i, word in enumerate(words):
+        chosen = hv.where(index == i, word, chosen)
+    return chosen
