@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from math import prod
 
 from hetir.artifact import Artifact, Resources
 from hetir.backends.cpu.emit import Emitter, entry_of
@@ -19,7 +20,7 @@ from hetir.target import Target
 
 __all__ = ["UnknownCpuError", "compile_kernel", "disassemble", "emit_ir"]
 
-VERSION = 1  # of the code that this backend writes, part of every key
+VERSION = 2  # of the code that this backend writes, part of every key
 
 
 def emit_ir(
@@ -28,11 +29,12 @@ def emit_ir(
     target: str = "cpu",
     workgroup: Workgroup | None = None,
     disjoint: bool = False,
+    lanes: int | None = None,
 ) -> str:
     """The LLVM IR of a kernel without calls, before LLVM's own passes."""
     description = resolve(target)[0]
     lowered = legalize(expand_arrays(kernel), description)
-    return _emitter(lowered, description, workgroup, disjoint).module()
+    return _emitter(lowered, description, workgroup, disjoint, lanes).module()
 
 
 def compile_kernel(
@@ -42,17 +44,19 @@ def compile_kernel(
     optimise: int = 3,
     workgroup: Workgroup | None = None,
     disjoint: bool = False,
+    lanes: int | None = None,
 ) -> Artifact:
     """Compile a kernel without calls to an object.
 
     `optimise` is LLVM's level, 0 to 3. `workgroup` fixes the work-items a workgroup.
-    `disjoint` promises that no two array arguments overlap.
+    `disjoint` promises that no two array arguments overlap. `lanes` is how many work-items
+    run as one vector (a power of two, or 0 for one at a time); vectors need `workgroup`.
     """
     description, machine = resolve(target)
     lowered = legalize(expand_arrays(kernel), description)
-    emitter = _emitter(lowered, description, workgroup, disjoint)
+    emitter = _emitter(lowered, description, workgroup, disjoint, lanes)
     text = emitter.module()
-    output = compile_ir(text, machine, level=optimise)
+    output = compile_ir(text, machine, level=optimise, vectorise=not emitter.vectors)
     shaped = "\0".join((str(VERSION), version(), text, description.fingerprint, str(optimise)))
     return Artifact(
         kernel=kernel.name,
@@ -62,7 +66,7 @@ def compile_kernel(
         binary=output.binary,
         layout=layout_of(lowered),
         resources=Resources(
-            shared_bytes=emitter.plan.shared_bytes, item_bytes=emitter.plan.item_bytes
+            shared_bytes=emitter.plan.shared_bytes, item_bytes=emitter.item_bytes
         ),
         workgroup=workgroup,
         subgroup_size=kernel.options.width,
@@ -72,11 +76,28 @@ def compile_kernel(
 
 
 def _emitter(
-    lowered: Kernel, target: Target, workgroup: Workgroup | None, disjoint: bool
+    lowered: Kernel,
+    target: Target,
+    workgroup: Workgroup | None,
+    disjoint: bool,
+    lanes: int | None,
 ) -> Emitter:
     program = schedule(lowered)
     layout = layout_of(lowered)
-    return Emitter(lowered, program, layout, target, workgroup=workgroup, disjoint=disjoint)
+    if lanes is None:
+        lanes = vector_lanes(target)
+    width = lowered.options.width if program.has_subgroups else lanes
+    lanes = min(lanes, width) if workgroup and prod(workgroup) > lanes // 2 else 0
+    lanes = lanes if lanes > 1 else 0
+    return Emitter(
+        lowered, program, layout, target, workgroup=workgroup, disjoint=disjoint, lanes=lanes
+    )
+
+
+def vector_lanes(target: Target) -> int:
+    """How many work-items fill a vector of 32-bit values twice over at most."""
+    features = target.features
+    return 16 if "avx512f" in features else 8 if "avx2" in features else 4
 
 
 def disassemble(artifact: Artifact) -> str:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
+from math import prod
 
 from hetir.artifact import Layout
 from hetir.backends.cpu.frame import Workgroup
+from hetir.backends.cpu.divergence import divergence
 from hetir.backends.cpu.items import Item, ItemEmitter
+from hetir.backends.cpu.lanes import Rep
+from hetir.backends.cpu.masked import MaskedLeaf
 from hetir.backends.cpu.program import (
     Control,
     Exchange,
@@ -22,7 +26,10 @@ from hetir.backends.cpu.subgroups import Exchanger
 from hetir.backends.llvm.structure import Joint, trip_count
 from hetir.ir import ops
 from hetir.ir.core import Kernel, Operation, Value
-from hetir.ir.types import Scalar
+from hetir.ir.types import I64, Scalar
+from hetir.passes.magnitude import magnitudes, positive
+from hetir.passes.regions import definitions, exits_of
+from hetir.passes.uniformity import uniformity
 from hetir.target import Target
 
 _SIGNATURE = "ptr %args, ptr %launch, ptr noalias %scratch, i64 %first, i64 %last"
@@ -54,13 +61,37 @@ class Emitter(ItemEmitter):
         *,
         workgroup: Workgroup | None,
         disjoint: bool,
+        lanes: int = 0,
     ) -> None:
-        super().__init__(kernel, schedule, layout, workgroup=workgroup, disjoint=disjoint)
+        super().__init__(
+            kernel, schedule, layout, workgroup=workgroup, disjoint=disjoint, lanes=lanes
+        )
         self.target = target
+        self.bits = magnitudes(kernel)
+        self.positive = positive(kernel)
+        self._definitions = definitions(kernel.body)
+        rows = bool(workgroup and lanes and workgroup[0] % lanes == 0)
+        self.known = uniformity(kernel, scope="row" if rows else "workgroup", lockstep=True)
+        self.divergence = divergence(kernel.body, self.known)
+        self._vector = MaskedLeaf(self, lanes) if lanes else None
         self._first = "0"
         self._returns: list[str] = []
         self._exits: list[tuple[str, str]] = []
         self._joined: list[str] = []
+
+    @property
+    def vectors(self) -> bool:
+        """Whether work-items run as vectors."""
+        return self._vector is not None
+
+    @property
+    def item_bytes(self) -> int:
+        """Context bytes a work-item; the last vector is whole even where items are missing."""
+        if self._vector is None or not self.frame.workgroup:
+            return self.plan.item_bytes
+        items = prod(self.frame.workgroup)
+        whole = -(-items // self._vector.width) * self._vector.width
+        return -(-self.plan.item_bytes * whole // items)
 
     # ---- the function ----------------------------------------------------------------
 
@@ -283,8 +314,64 @@ class Emitter(ItemEmitter):
 
     # ---- leaves ----------------------------------------------------------------------
 
+    def definition(self, value: Value) -> Operation | None:
+        """The op that results in a value."""
+        found = self._definitions.get(value)
+        return found if found is not None and value in found.results else None
+
+    def exits_of(self, loop: Operation) -> list[Operation]:
+        """The terminators that end a turn of a loop."""
+        return list(exits_of(loop.regions[0]))
+
+    def _vectors(self, vector: MaskedLeaf, leaf: Leaf) -> None:
+        """Run a leaf for every item of the level, a vector at a time."""
+        code, frame, width = self.code, self.frame, vector.width
+        sx, sy, sz = (int(frame.group_size(axis)) for axis in range(3))
+        tail = bool(sx * sy * sz % width)
+        if len(self._returns) > 1:
+            with self.counted(self._first, self.lanes_end(self._first), width) as linear:
+                self._vector_at(vector, leaf, linear, tail=tail)
+        elif sx % width:
+            with self.counted("0", frame.items(), width) as linear:
+                self._vector_at(vector, leaf, linear, tail=tail)
+        else:
+            with self.counted("0", str(sz), 1) as z, self.counted("0", str(sy), 1) as y:
+                plane = code.add(f"mul nuw nsw i64 {z}, {sy}")
+                row = code.add(f"add nuw nsw i64 {plane}, {y}")
+                base = code.add(f"mul nuw nsw i64 {row}, {sx}")
+                with self.counted("0", str(sx), width) as x:
+                    linear = code.add(f"add nuw nsw i64 {base}, {x}")
+                    local = (Rep("line", x, 1), Rep("same", y), Rep("same", z))
+                    vector.run(leaf, linear, local, tail=None)
+
+    def _vector_at(self, vector: MaskedLeaf, leaf: Leaf, linear: str, *, tail: bool) -> None:
+        """One vector of a linear range, whose items may lie in several rows."""
+        code, frame, width = self.code, self.frame, vector.width
+        sx, sy = int(frame.group_size(0)), int(frame.group_size(1))
+        items = vector.spread(Rep("line", linear, 1), I64)
+        if sx % width == 0:
+            x = Rep("line", code.add(f"urem i64 {linear}, {sx}"), 1)
+            row = code.add(f"udiv i64 {linear}, {sx}")
+            y = Rep("same", code.add(f"urem i64 {row}, {sy}"))
+            z = Rep("same", code.add(f"udiv i64 {row}, {sy}"))
+        else:
+            kind = vector.of("i64")
+            x = Rep("lanes", code.add(f"urem {kind} {items}, splat (i64 {sx})"))
+            rows = code.add(f"udiv {kind} {items}, splat (i64 {sx})")
+            y = Rep("lanes", code.add(f"urem {kind} {rows}, splat (i64 {sy})"))
+            z = Rep("lanes", code.add(f"udiv {kind} {rows}, splat (i64 {sy})"))
+        mask = None
+        if tail:
+            count = frame.items()
+            mask = code.add(f"icmp ult {vector.of('i64')} {items}, splat (i64 {count})")
+        vector.run(leaf, linear, (x, y, z), tail=mask)
+
     def _leaf(self, leaf: Leaf) -> None:
         """Run a leaf for every item of the level."""
+        if self._vector is not None:
+            self._vectors(self._vector, leaf)
+            self.item = Item(self._first, None)
+            return
         code, frame = self.code, self.frame
         sx, sy, sz = map(frame.group_size, range(3))
         if len(self._returns) > 1:

@@ -81,8 +81,16 @@ def _up(count: int, step: int) -> int:
 class Frame:
     """Names of the values that the entry block loads, each loaded when first asked for."""
 
-    def __init__(self, code: Code, plan: Plan, layout: Layout, workgroup: Workgroup | None) -> None:
+    def __init__(
+        self,
+        code: Code,
+        plan: Plan,
+        layout: Layout,
+        workgroup: Workgroup | None,
+        lanes: int = 0,
+    ) -> None:
         self.code = code
+        self.lanes = lanes
         self.plan = plan
         self.workgroup = workgroup
         self._layout = layout
@@ -166,6 +174,8 @@ class Frame:
         """The address of a context array whose items start `offset` bytes an item in."""
         base = _up(self.plan.shared_bytes, SHARED_ALIGN)
         items = self.items()
+        if self.lanes and self.workgroup:
+            items = str(_up(int(items), self.lanes))  # whole vectors are written
         return self._ask(
             ("column", offset),
             f"mul i64 {items}, {offset}",

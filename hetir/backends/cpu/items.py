@@ -46,13 +46,14 @@ class ItemEmitter(Structured):
         *,
         workgroup: Workgroup | None,
         disjoint: bool,
+        lanes: int = 0,
     ) -> None:
         super().__init__(Code())
         self.kernel = kernel
         self.schedule = schedule
         self.outer: dict[Value, str] = {}
         self.plan = plan(kernel, schedule)
-        self.frame = Frame(self.code, self.plan, layout, workgroup)
+        self.frame = Frame(self.code, self.plan, layout, workgroup, lanes)
         self.aliases = Aliases(kernel, disjoint=disjoint)
         self.records = Records(self.code, self.frame, kernel)
         self.params = {p.value: i for i, p in enumerate(kernel.params)}

@@ -88,6 +88,11 @@ class Schedule:
     private: list[Operation]
     masked: bool
 
+    @property
+    def has_subgroups(self) -> bool:
+        """Whether some of it runs a subgroup at a time."""
+        return any(isinstance(node, Subgroups) for node in every(self.nodes))
+
 
 def connect(nodes: list[Node], uniform: set[Value], *, masked: bool) -> Schedule:
     """Find the values that cross leaves: they need a place in the context."""

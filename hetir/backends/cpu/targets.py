@@ -13,7 +13,8 @@ from hetir.diagnostics import CompileError
 from hetir.target import Target
 
 # what a processor of each level has beyond the one before it, as far as rules depend on it
-_LEVELS = ((), ("sse4.1",), ("sse4.1", "f16c", "fma"), ("sse4.1", "f16c", "fma", "avx512f"))
+_V3 = ("sse4.1", "f16c", "fma", "avx2")
+_LEVELS = ((), ("sse4.1",), _V3, (*_V3, "avx512f"))
 
 _X86: Mapping[str, int] = {
     **{"x86-64": 0, "x86-64-v2": 1, "x86-64-v3": 2, "x86-64-v4": 3},

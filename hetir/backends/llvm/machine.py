@@ -81,11 +81,18 @@ def parse(text: str) -> Any:
 
 
 def compile_ir(
-    text: str, machine: Machine, *, level: int, assembly: bool = False, optimised: bool = False
+    text: str,
+    machine: Machine,
+    *,
+    level: int,
+    assembly: bool = False,
+    optimised: bool = False,
+    vectorise: bool = True,
 ) -> Output:
     """Verify `text`, optimise it at `level` 0 to 3 and emit an object (or assembly).
 
-    `optimised` text has been through this once and is only emitted.
+    `optimised` text has been through this once and is only emitted. Without `vectorise`,
+    LLVM makes no vectors of its own.
     """
     llvm = _load()
     module = parse(text)
@@ -94,8 +101,9 @@ def compile_ir(
     if level and not optimised:
         tuning = llvm.create_pipeline_tuning_options(speed_level=level)
         # the time of LLVM's loop vectoriser grows with the square of a body's accesses
-        tuning.loop_vectorization = level > 1 and text.count("\n") < _VECTORISED_LINES
-        tuning.slp_vectorization = level > 1
+        short = text.count("\n") < _VECTORISED_LINES
+        tuning.loop_vectorization = vectorise and level > 1 and short
+        tuning.slp_vectorization = vectorise and level > 1
         builder = llvm.create_pass_builder(made, tuning)
         builder.getModulePassManager().run(module, builder)
     if assembly:

@@ -189,26 +189,27 @@ class Structured:
 
 
 def trip_count(code: Code, start: str, stop: str, step: str) -> str:
-    """How often Python's `range(start, stop, step)` runs, as an unsigned i64."""
-    if step == "1":
-        span = code.add(f"sub i64 {stop}, {start}")
-        some = code.add(f"icmp slt i64 {start}, {stop}")
-        return code.add(f"select i1 {some}, i64 {span}, i64 0")
-    up = code.add(f"icmp sgt i64 {step}, 0")
-    low = code.add(f"select i1 {up}, i64 {start}, i64 {stop}")
-    high = code.add(f"select i1 {up}, i64 {stop}, i64 {start}")
-    negated = code.add(f"sub i64 0, {step}")
-    size = code.add(f"select i1 {up}, i64 {step}, i64 {negated}")
-    zero = code.add(f"icmp eq i64 {size}, 0")
-    divisor = code.add(f"select i1 {zero}, i64 1, i64 {size}")
-    span = code.add(f"sub i64 {high}, {low}")
-    whole = code.add(f"sub i64 {span}, 1")
-    steps = code.add(f"udiv i64 {whole}, {divisor}")
-    count = code.add(f"add i64 {steps}, 1")
-    some = code.add(f"icmp slt i64 {low}, {high}")
-    runs = code.add(f"xor i1 {zero}, true")
-    both = code.add(f"and i1 {some}, {runs}")
-    return code.add(f"select i1 {both}, i64 {count}, i64 0")
+    """How often Python's `range(start, stop, step)` runs, as an unsigned i64 (in each lane)."""
+    kind, flag, nought, one = code.of("i64"), code.of("i1"), code.number("i64", 0), code.number("i64", 1)
+    if step == one:
+        span = code.add(f"sub {kind} {stop}, {start}")
+        some = code.add(f"icmp slt {kind} {start}, {stop}")
+        return code.add(f"select {flag} {some}, {kind} {span}, {kind} {nought}")
+    up = code.add(f"icmp sgt {kind} {step}, {nought}")
+    low = code.add(f"select {flag} {up}, {kind} {start}, {kind} {stop}")
+    high = code.add(f"select {flag} {up}, {kind} {stop}, {kind} {start}")
+    negated = code.add(f"sub {kind} {nought}, {step}")
+    size = code.add(f"select {flag} {up}, {kind} {step}, {kind} {negated}")
+    zero = code.add(f"icmp eq {kind} {size}, {nought}")
+    divisor = code.add(f"select {flag} {zero}, {kind} {one}, {kind} {size}")
+    span = code.add(f"sub {kind} {high}, {low}")
+    whole = code.add(f"sub {kind} {span}, {one}")
+    steps = code.add(f"udiv {kind} {whole}, {divisor}")
+    count = code.add(f"add {kind} {steps}, {one}")
+    some = code.add(f"icmp slt {kind} {low}, {high}")
+    runs = code.add(f"xor {flag} {zero}, {code.number('i1', -1)}")
+    both = code.add(f"and {flag} {some}, {runs}")
+    return code.add(f"select {flag} {both}, {kind} {count}, {kind} {nought}")
 
 
 _CONTROL = {"if": Structured.emit_if, "loop": Structured.emit_loop, "for": Structured.emit_for}
