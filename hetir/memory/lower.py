@@ -36,8 +36,12 @@ from hetir.memory.program import (
 
 Lookup = Callable[[str, Kind, Order | None, Scope], Row]
 
-HIDDEN = "#hidden"
-"""The word that updates which stand for seq_cst fences go to."""
+
+def hidden_word(thread: Thread, scope: Scope | None) -> str:
+    """Return the word that updates which stand for seq_cst go to: one a device, or one for all."""
+    if scope is Scope.SYSTEM:
+        return "#hidden"
+    return f"#hidden of device {thread.place.get(Scope.DEVICE, 0)}"
 
 
 class RefusedError(Exception):
@@ -73,12 +77,14 @@ def lower(program: Program, target: str, rows: Lookup = lookup) -> Program:
         replace(thread, body=tuple(_body(thread, target, rows, spaces)))
         for thread in program.threads
     )
-    hidden = any(
-        isinstance(item, Rmw) and item.address.base == HIDDEN
+    known = {location.name for location in program.locations}
+    hidden = {
+        item.address.base
         for thread in threads
         for item in thread.body
-    )
-    places = (*program.locations, Location(name=HIDDEN)) if hidden else program.locations
+        if isinstance(item, Rmw) and item.address.base not in known
+    }
+    places = (*program.locations, *(Location(name=name) for name in sorted(hidden)))
     return replace(program, threads=threads, locations=places)
 
 
@@ -125,7 +131,7 @@ def _body(thread: Thread, target: str, rows: Lookup, spaces: dict[str, Space]) -
             raise RefusedError(row.refused)
         cheaper = row.unfenced and not _fenced_after(thread.body, position)
         steps = row.unfenced if cheaper else row.steps
-        lowered += [_step(item, step, target, spaces) for step in steps]
+        lowered += [_step(thread, item, step, target, spaces) for step in steps]
     return lowered
 
 
@@ -155,14 +161,16 @@ def _kind(item: MemoryOperation) -> Kind:
             assert_never(item)
 
 
-def _step(item: MemoryOperation, step: Step, target: str, spaces: dict[str, Space]) -> Instruction:
+def _step(
+    thread: Thread, item: MemoryOperation, step: Step, target: str, spaces: dict[str, Space]
+) -> Instruction:
     if step.part is Part.FENCE:
         return Fence(order=step.order, scope=step.scope, tags=step.tags, text=step.text)
     if step.part is Part.HIDDEN_UPDATE:
         tags = _classed(step.tags, Space.GLOBAL, target)
         return Rmw(
             register="#",
-            address=Address(base=HIDDEN),
+            address=Address(base=hidden_word(thread, step.scope)),
             op="+",
             operand=Const(0),
             order=step.order,

@@ -83,73 +83,96 @@ def dot(program: Program, witness: Witness) -> str:
     return "\n".join([*lines, "}", ""])
 
 
-BOX_WIDTH, BOX_HEIGHT, GAP_X, GAP_Y, MARGIN = 210, 34, 90, 34, 24
+BOX_HEIGHT, GAP_X, GAP_Y, MARGIN, LETTER_WIDTH = 34, 110, 40, 24, 7.3
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Where each box stands: its left upper corner, and the width of all boxes."""
+
+    box_width: int
+    places: Mapping[int, tuple[int, int]]
+
+    def left_of(self, column: int) -> int:
+        return MARGIN + column * (self.box_width + GAP_X)
 
 
 def svg(program: Program, witness: Witness) -> str:
     """Return an execution as an SVG picture: a column for each thread, time going down."""
     drawn = _drawn(program, witness)
-    places: dict[int, tuple[int, int]] = {}
-    for column, (_, events) in enumerate(drawn.columns):
-        for row, event in enumerate(events):
-            x = MARGIN + column * (BOX_WIDTH + GAP_X)
-            places[event] = (x, MARGIN + 30 + row * (BOX_HEIGHT + GAP_Y))
-    width = 2 * MARGIN + len(drawn.columns) * (BOX_WIDTH + GAP_X) - GAP_X
+    titles = [title for title, _ in drawn.columns]
+    longest = max(len(words) for words in (*drawn.labels.values(), *titles))
+    layout = _Layout(int(longest * LETTER_WIDTH) + 16, {})
+    places = {
+        event: (layout.left_of(column), MARGIN + 30 + row * (BOX_HEIGHT + GAP_Y))
+        for column, (_, events) in enumerate(drawn.columns)
+        for row, event in enumerate(events)
+    }
+    layout = _Layout(layout.box_width, places)
+    width = layout.left_of(len(drawn.columns)) - GAP_X + MARGIN + 60
     height = max((y for _, y in places.values()), default=0) + BOX_HEIGHT + MARGIN
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
         f'width="{width}" height="{height}" font-family="monospace" font-size="12">',
         f'<rect width="{width}" height="{height}" fill="white"/>',
-        *_svg_columns(drawn, places),
-        *_svg_edges(drawn, places),
+        *_svg_columns(drawn, layout),
+        *_svg_edges(drawn, layout),
         "</svg>",
         "",
     ]
     return "\n".join(parts)
 
 
-def _svg_columns(drawn: _Drawn, places: Mapping[int, tuple[int, int]]) -> Iterator[str]:
+def _svg_columns(drawn: _Drawn, layout: _Layout) -> Iterator[str]:
+    half = layout.box_width // 2
     for column, (title, events) in enumerate(drawn.columns):
-        x = MARGIN + column * (BOX_WIDTH + GAP_X) + BOX_WIDTH // 2
-        yield f'<text x="{x}" y="{MARGIN + 12}" text-anchor="middle">{escape(title)}</text>'
+        x = layout.left_of(column) + half
+        if events:
+            yield f'<text x="{x}" y="{MARGIN + 12}" text-anchor="middle">{escape(title)}</text>'
         for event in events:
-            left, top = places[event]
+            left, top = layout.places[event]
             yield (
-                f'<rect x="{left}" y="{top}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="4" '
-                f'fill="#f4f6f7" stroke="#566573"/>'
-                f'<text x="{left + BOX_WIDTH // 2}" y="{top + 21}" text-anchor="middle">'
+                f'<rect x="{left}" y="{top}" width="{layout.box_width}" height="{BOX_HEIGHT}" '
+                f'rx="4" fill="#f4f6f7" stroke="#566573"/>'
+                f'<text x="{left + half}" y="{top + 21}" text-anchor="middle">'
                 f"{escape(drawn.labels[event])}</text>"
             )
-        for above, below in pairwise(events):
-            if column:
-                x0, y0 = places[above]
-                centre = x0 + BOX_WIDTH // 2
-                yield (
-                    f'<line x1="{centre}" y1="{y0 + BOX_HEIGHT}" x2="{centre}" '
-                    f'y2="{places[below][1]}" stroke="#aeb6bf"/>'
-                )
+        for above, below in pairwise(events if column else ()):
+            top, bottom = layout.places[above][1] + BOX_HEIGHT, layout.places[below][1]
+            yield f'<line x1="{x}" y1="{top}" x2="{x}" y2="{bottom}" stroke="#aeb6bf"/>'
 
 
-def _svg_edges(drawn: _Drawn, places: Mapping[int, tuple[int, int]]) -> Iterator[str]:
+def _svg_edges(drawn: _Drawn, layout: _Layout) -> Iterator[str]:
     for number, (name, source, target) in enumerate(drawn.edges):
         colour = COLOURS.get(name, "#000000")
-        (x0, y0), (x1, y1) = places[source], places[target]
-        y0, y1 = y0 + BOX_HEIGHT // 2, y1 + BOX_HEIGHT // 2
-        if x0 == x1:
-            x0, x1 = x0 + BOX_WIDTH, x1 + BOX_WIDTH
-            bend = x0 + 30 + 8 * (number % 4)
-            curve = f"M{x0},{y0} C{bend},{y0} {bend},{y1} {x1},{y1}"
-            at = (bend - 6, (y0 + y1) // 2)
-        else:
-            x0, x1 = (x0 + BOX_WIDTH, x1) if x0 < x1 else (x0, x1 + BOX_WIDTH)
-            lift = 10 * (number % 3 - 1)
-            curve = f"M{x0},{y0} Q{(x0 + x1) // 2},{(y0 + y1) // 2 + 2 * lift} {x1},{y1}"
-            at = ((x0 + x1) // 2, (y0 + y1) // 2 + lift - 3)
+        start, bend, end = _curve(layout, source, target, number)
+        # labels stand at different places of their curves, so that parallel edges can be told apart
+        part = 0.2 + 0.15 * (number % 5)
+        at = [
+            round((1 - part) ** 2 * a + 2 * part * (1 - part) * b + part**2 * c)
+            for a, b, c in zip(start, bend, end, strict=True)
+        ]
         yield (
-            f'<path d="{curve}" fill="none" stroke="{colour}" stroke-width="1.5"/>'
-            f'<circle cx="{x1}" cy="{y1}" r="3.5" fill="{colour}"/>'
-            f'<text x="{at[0]}" y="{at[1]}" fill="{colour}">{escape(name)}</text>'
+            f'<path d="M{start[0]},{start[1]} Q{bend[0]},{bend[1]} {end[0]},{end[1]}" '
+            f'fill="none" stroke="{colour}" stroke-width="1.5"/>'
+            f'<circle cx="{end[0]}" cy="{end[1]}" r="3.5" fill="{colour}"/>'
+            f'<text x="{at[0]}" y="{at[1] - 3}" fill="{colour}">{escape(name)}</text>'
         )
+
+
+_Point = tuple[int, int]
+
+
+def _curve(layout: _Layout, source: int, target: int, number: int) -> tuple[_Point, _Point, _Point]:
+    """Return the start, the control point and the end of an edge."""
+    (x0, y0), (x1, y1) = layout.places[source], layout.places[target]
+    y0, y1 = y0 + BOX_HEIGHT // 2, y1 + BOX_HEIGHT // 2
+    if x0 == x1:
+        right = x0 + layout.box_width
+        return (right, y0), (right + 60 + 20 * (number % 3), (y0 + y1) // 2), (right, y1)
+    x0, x1 = (x0 + layout.box_width, x1) if x0 < x1 else (x0, x1 + layout.box_width)
+    lift = 24 * (number % 3 - 1)
+    return (x0, y0), ((x0 + x1) // 2, (y0 + y1) // 2 + lift), (x1, y1)
 
 
 def _drawn(program: Program, witness: Witness) -> _Drawn:

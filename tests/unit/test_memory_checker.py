@@ -32,6 +32,7 @@ from hetir.memory.program import (
     Binary,
     Cas,
     Const,
+    Fence,
     Jump,
     Label,
     Load,
@@ -228,3 +229,70 @@ def test_four_work_items_of_six_accesses_take_seconds(target: str) -> None:
     assert some == 50
     assert False in answers
     assert time.perf_counter() - started < 10
+
+
+def two_threads(*bodies: tuple[Load | Store | Fence, ...]) -> Program:
+    threads = tuple(
+        Thread(name=f"P{i}", place={Scope.WORKGROUP: i}, body=body) for i, body in enumerate(bodies)
+    )
+    places = (Location(name="x"), Location(name="y"))
+    return Program(name="two", locations=places, threads=threads)
+
+
+def write(place: str, order: Order) -> Store:
+    return Store(address=Address(base=place), value=Const(1), order=order, scope=Scope.DEVICE)
+
+
+def look(place: str, order: Order, register: str = "r") -> Load:
+    return Load(register=register, address=Address(base=place), order=order, scope=Scope.DEVICE)
+
+
+RELAXED, SEQ_CST = Order.RELAXED, Order.SEQ_CST
+STRONG_FENCE = Fence(order=SEQ_CST, scope=Scope.DEVICE)
+BUFFERING = {
+    order: two_threads(
+        (write("x", order[0]), look("y", order[1])), (write("y", order[0]), look("x", order[1]))
+    )
+    for order in (
+        (RELAXED, RELAXED),
+        (Order.RELEASE, Order.ACQUIRE),
+        (SEQ_CST, SEQ_CST),
+    )
+}
+BOTH_MISSED = AllOf(tuple(Compare("==", FinalRegister(i, "r"), 0) for i in range(2)))
+
+
+def allows(program: Program, target: str, condition: AllOf) -> bool:
+    claim = Claim(Quantifier.EXISTS, condition)
+    return judge(lower(program, target), model_of(target), claim).holds
+
+
+@pytest.mark.parametrize("target", ["cpu:x86-64", "cpu:aarch64"])
+def test_cpus_forbid_store_buffering_only_with_seq_cst(target: str) -> None:
+    # x86-TSO's store buffer, and Arm's LDAPR after STLR (RCpc) against LDAR
+    answers = [allows(program, target, BOTH_MISSED) for program in BUFFERING.values()]
+    assert answers == [True, True, False]
+
+
+@pytest.mark.parametrize("target", ["cpu:x86-64", "cpu:aarch64"])
+def test_a_full_fence_forbids_store_buffering(target: str) -> None:
+    program = two_threads(
+        (write("x", RELAXED), STRONG_FENCE, look("y", RELAXED)),
+        (write("y", RELAXED), STRONG_FENCE, look("x", RELAXED)),
+    )
+    assert not allows(program, target, BOTH_MISSED)
+
+
+@pytest.mark.parametrize(("target", "reordered"), [("cpu:x86-64", False), ("cpu:aarch64", True)])
+def test_only_arm_reorders_relaxed_messages(target: str, reordered: bool) -> None:
+    program = two_threads(
+        (write("x", RELAXED), write("y", RELAXED)),
+        (look("y", RELAXED), look("x", RELAXED, "s")),
+    )
+    seen = AllOf((Compare("==", FinalRegister(1, "r"), 1), Compare("==", FinalRegister(1, "s"), 0)))
+    assert allows(program, target, seen) is reordered
+    ordered = two_threads(
+        (write("x", RELAXED), write("y", Order.RELEASE)),
+        (look("y", Order.ACQUIRE), look("x", RELAXED, "s")),
+    )
+    assert not allows(ordered, target, seen)
