@@ -30,6 +30,7 @@ from hetir.lang.atomics import (
     atomic_xor,
 )
 from hetir.lang.control import assert_, assume_uniform, print, static_assert, static_range
+from hetir.lang.exact import EXACT_WORDS, exact_add, exact_value, sum_exact
 from hetir.lang.indices import (
     global_id,
     global_size,
@@ -80,6 +81,7 @@ from hetir.lang.math import (
     tgamma,
 )
 from hetir.lang.memory import barrier, fence, private, shared, subgroup_barrier
+from hetir.lang.random import normal, philox, uniform, uniform_f64
 from hetir.lang.subgroups import (
     all_,
     any_,
@@ -122,6 +124,7 @@ from hetir.lang.values import (
 from hetir.lang.workgroup import workgroup_reduce, workgroup_scan
 
 __all__ = [
+    "EXACT_WORDS",
     "Array",
     "abs",
     "acos",
@@ -161,6 +164,8 @@ __all__ = [
     "div",
     "erf",
     "erfc",
+    "exact_add",
+    "exact_value",
     "exp",
     "exp2",
     "exp10",
@@ -201,7 +206,9 @@ __all__ = [
     "minimum",
     "minimum_number",
     "mul_hi",
+    "normal",
     "num_groups",
+    "philox",
     "popcount",
     "pow",
     "powi",
@@ -231,6 +238,7 @@ __all__ = [
     "subgroup_reduce",
     "subgroup_scan",
     "subgroup_size",
+    "sum_exact",
     "tan",
     "tanh",
     "tgamma",
@@ -239,6 +247,8 @@ __all__ = [
     "u16",
     "u32",
     "u64",
+    "uniform",
+    "uniform_f64",
     "where",
     "workgroup_reduce",
     "workgroup_scan",
