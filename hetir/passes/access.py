@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hetir.ir import ops
 from hetir.ir.build import constant
 from hetir.ir.core import Kernel, Operation, Value, walk
 from hetir.ir.types import I64, U64, ArrayType, Scalar
-from hetir.passes.regions import definitions, exits_of, is_private
+from hetir.passes.regions import LOOPS, definitions, exits_of, is_private
 from hetir.passes.uniformity import Uniformity, uniformity
 
 MAX_TERMS = 24
@@ -235,36 +235,19 @@ class _Analysis:
         """The polynomial that an op computes, or None where it computes none."""
         if value.type not in (I64, U64):
             return None
-        match op.name:
-            case "const":
-                return number_form(int(constant(op) or 0))
-            case "local_id":
-                return atom_form(Atom("local", axis=_axis(op)))
-            case "global_id":
-                axis = _axis(op)
-                return atom_form(Atom("origin", axis=axis)) + atom_form(Atom("local", axis=axis))
-            case "add":
-                return self.form(op.operands[0]) + self.form(op.operands[1])
-            case "sub":
-                return self.form(op.operands[0]) + -self.form(op.operands[1])
-            case "neg":
-                return -self.form(op.operands[0])
-            case "mul":
-                return self.form(op.operands[0]) * self.form(op.operands[1])
-            case "shl":
-                count = self.form(op.operands[1]).constant
-                return None if count is None else self.form(op.operands[0]) * number_form(1 << count % 64)
-            case "cast" if op.operands[0].type in (I64, U64):
-                return self.form(op.operands[0])
-            case "stride" if op.operands[0] not in self.defs:
-                return self.stride(op.operands[0], _axis(op))
-            case "for" if value is op.regions[0].args[0]:
-                turns = atom_form(Atom("iteration", op))
-                return self.form(op.operands[0]) + self.form(op.operands[2]) * turns
-            case "for" | "loop" if value not in op.results:
-                return self.induction(value, op)
-            case _:
-                return None
+        if op.spec in LOOPS:
+            return self.of_loop(value, op)
+        rule = _RULES.get(op.spec)
+        return rule(self, op) if rule else None
+
+    def of_loop(self, value: Value, op: Operation) -> Form | None:
+        """A loop's index or carried value."""
+        if value in op.results:
+            return None
+        if op.spec is ops.FOR and value is op.regions[0].args[0]:
+            turns = atom_form(Atom("iteration", op))
+            return self.form(op.operands[0]) + self.form(op.operands[2]) * turns
+        return self.induction(value, op)
 
     def induction(self, value: Value, op: Operation) -> Form | None:
         """A carried value to which every iteration adds the same invariant amount."""
@@ -302,3 +285,37 @@ def _axis(op: Operation) -> int:
     assert isinstance(axis, int)
     return axis
 
+
+def _global_id(_: _Analysis, op: Operation) -> Form:
+    axis = _axis(op)
+    return atom_form(Atom("origin", axis=axis)) + atom_form(Atom("local", axis=axis))
+
+
+def _shl(analysis: _Analysis, op: Operation) -> Form | None:
+    count = analysis.form(op.operands[1]).constant
+    if count is None:
+        return None
+    return analysis.form(op.operands[0]) * number_form(1 << count % 64)
+
+
+def _cast(analysis: _Analysis, op: Operation) -> Form | None:
+    return analysis.form(op.operands[0]) if op.operands[0].type in (I64, U64) else None
+
+
+def _stride(analysis: _Analysis, op: Operation) -> Form | None:
+    array = op.operands[0]
+    return None if array in analysis.defs else analysis.stride(array, _axis(op))
+
+
+_RULES: Mapping[ops.Spec, Callable[[_Analysis, Operation], Form | None]] = {
+    ops.CONST: lambda _, op: number_form(int(constant(op) or 0)),
+    ops.LOCAL_ID: lambda _, op: atom_form(Atom("local", axis=_axis(op))),
+    ops.GLOBAL_ID: _global_id,
+    ops.ADD: lambda a, op: a.form(op.operands[0]) + a.form(op.operands[1]),
+    ops.SUB: lambda a, op: a.form(op.operands[0]) + -a.form(op.operands[1]),
+    ops.NEG: lambda a, op: -a.form(op.operands[0]),
+    ops.MUL: lambda a, op: a.form(op.operands[0]) * a.form(op.operands[1]),
+    ops.SHL: _shl,
+    ops.CAST: _cast,
+    ops.STRIDE: _stride,
+}

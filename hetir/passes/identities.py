@@ -225,7 +225,9 @@ def _cast(r: _Identities, op: Operation) -> Value | None:
     assert isinstance(middle, Scalar)
     assert isinstance(to, Scalar)
     wraps = source.is_int and middle.is_int and to.is_int and to.bits <= middle.bits
-    if wraps or _keeps(source, middle):
+    # from a float, values outside the range saturate; from an integer they wrap
+    alike = not (source.is_int and middle.is_float and to.is_int) or _keeps(source, to)
+    if wraps or (alike and _keeps(source, middle)):
         return r.emit(ops.CAST, inner.operands[0], loc=op.loc, to=to)
     return None
 

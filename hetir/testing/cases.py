@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from hetir.ir.core import Kernel
+from hetir.ir.text import print_kernel
 from hetir.ir.types import Scalar
 
 Dim3 = tuple[int, int, int]
@@ -71,11 +72,16 @@ class Written:
         return [a for a, i in zip(arguments, self.inputs, strict=True) if i.writes]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Case(Written):
     """A generated kernel with its launch."""
 
     kernel: Kernel
+
+    def __repr__(self) -> str:
+        """The kernel as text, and the launch."""
+        launch = f"grid {self.grid}, workgroup {self.workgroup}, data seed {self.seed}"
+        return "\n".join([print_kernel(self.kernel), launch, *map(str, self.inputs)])
 
     def run(self, runner: Runner, kernel: Kernel | None = None) -> list[Any]:
         """The written arrays after a run of the kernel, or of another form of it."""

@@ -29,12 +29,15 @@ def checked(kernel: Kernel, arguments: list[Any], grid: Dim3, workgroup: Dim3) -
         raise AssertionError(str(report))
 
 
-def on_cpu(*, optimise: int = 3, simplified: bool = True) -> Runner:
-    """A runner that compiles for this machine's CPU at one of LLVM's levels."""
+def on_cpu(*, optimise: int = 3, simplified: bool = True, lanes: int = 0) -> Runner:
+    """A runner that compiles for this machine's CPU at one of LLVM's levels.
+
+    `lanes` work-items run as one vector, 0 for one at a time.
+    """
 
     def run(kernel: Kernel, arguments: list[Any], grid: Dim3, workgroup: Dim3) -> None:
         ready = simplify(kernel) if simplified else kernel
-        artifact = compile_kernel(ready, optimise=optimise)
+        artifact = compile_kernel(ready, optimise=optimise, workgroup=workgroup, lanes=lanes)
         names = [f"argument {n}" for n in range(len(arguments))]
         _cpu().load(artifact, names).run(arguments, grid, workgroup)
 
@@ -94,21 +97,22 @@ def run_differential(
 
 def duplicate(argument: Any) -> Any:
     """A copy of an array in memory of its own, with the same strides; scalars as they are."""
-    if not isinstance(argument, np.ndarray) or argument.ndim == 0 or not argument.size:
+    if np.ndim(argument) == 0 or not np.size(argument):
         return argument
-    low = sum(min(0, s * (n - 1)) for s, n in zip(argument.strides, argument.shape, strict=True))
-    high = sum(max(0, s * (n - 1)) for s, n in zip(argument.strides, argument.shape, strict=True))
-    memory = np.zeros(high - low + argument.itemsize, np.uint8)
-    copy = np.ndarray(argument.shape, argument.dtype, memory, -low, argument.strides)
-    copy[...] = argument
+    array: np.ndarray[Any, Any] = argument
+    spans = [s * (n - 1) for s, n in zip(array.strides, array.shape, strict=True)]
+    low, high = sum(min(0, s) for s in spans), sum(max(0, s) for s in spans)
+    memory = np.zeros(high - low + array.itemsize, np.uint8)
+    copy = np.ndarray(array.shape, array.dtype, memory, -low, array.strides)
+    copy[...] = array
     return copy
 
 
 def differences(one: Sequence[Any], two: Sequence[Any]) -> list[str]:
     """Where two lists of arrays differ in bits; NaNs are equal to each other."""
     found: list[str] = []
-    for number, (a, b) in enumerate(zip(one, two, strict=True)):
-        a, b = np.ascontiguousarray(a), np.ascontiguousarray(b)
+    for number, pair in enumerate(zip(one, two, strict=True)):
+        a, b = (np.ascontiguousarray(array) for array in pair)
         raw = f"u{a.dtype.itemsize}"
         unequal = a.view(raw) != b.view(raw)
         if a.dtype.kind not in "iub":

@@ -14,15 +14,36 @@ from typing import TypeVar
 from hetir.ir import ops
 from hetir.ir.build import Builder
 from hetir.ir.core import Kernel, Options, Param, Region, Value, walk
-from hetir.ir.types import BOOL, I64, SCALARS, U64, ArrayType, Scalar, static_array
+from hetir.ir.types import (
+    BF16,
+    BOOL,
+    F8E4M3,
+    F8E5M2,
+    F16,
+    F32,
+    F64,
+    I8,
+    I16,
+    I32,
+    I64,
+    SCALARS,
+    U8,
+    U16,
+    U32,
+    U64,
+    ArrayType,
+    Scalar,
+    static_array,
+)
 from hetir.testing.cases import Case, Input
 
 T = TypeVar("T")
 Choose = Callable[[int], int]
 """Gives an integer from 0 up to, but not including, its argument; 0 is the simplest."""
 
-TYPES = tuple(SCALARS[n] for n in "i32 f32 i64 bool f64 u8 u32 i8 i16 u16 u64 f16 bf16".split())
-STORAGE = (*TYPES, SCALARS["f8e4m3"], SCALARS["f8e5m2"])
+# the simplest first
+TYPES = (I32, F32, I64, BOOL, F64, U8, U32, I8, I16, U16, U64, F16, BF16)
+STORAGE = (*TYPES, F8E4M3, F8E5M2)
 PURE = tuple(
     s for s in ops.TABLE.values() if s.pure and s.evaluate and s.operands and s is not ops.SELECT
 )
@@ -55,7 +76,7 @@ class _Loop:
     flow_uniform: bool
 
 
-def generate(choose: Choose, shape: Shape = Shape()) -> Case:  # noqa: B008
+def generate(choose: Choose, shape: Shape = Shape()) -> Case:
     """A kernel with its launch and its arguments."""
     return _Generator(choose, shape).case()
 
@@ -271,8 +292,11 @@ class _Generator:
                 allowed = ops.CLASSES[slot][1]
                 bound[slot] = self.pick([t for t in STORAGE if allowed(t)])
             operands.append(self.value(bound.get(slot) or SCALARS[slot]))
-        attrs = {"to": self.target(spec, bound)} if "to" in spec.attrs else {}
-        result = self.b.value(spec, *(v.value for v in operands), **attrs)
+        values = [v.value for v in operands]
+        if "to" in spec.attrs:
+            result = self.b.value(spec, *values, to=self.target(spec, bound))
+        else:
+            result = self.b.value(spec, *values)
         self.add(result, uniform=all(v.uniform for v in operands))
 
     def target(self, spec: ops.Spec, bound: dict[str, Scalar]) -> Scalar:
@@ -360,7 +384,8 @@ class _Generator:
         self.b.emit(ops.STORE, array, self.place_in(array), value)
 
     def place_in(self, array: Value) -> Value:
-        assert isinstance(array.type, ArrayType) and array.type.shape
+        assert isinstance(array.type, ArrayType)
+        assert array.type.shape
         if self.chance(3):
             return self.index(array, 0).value
         return self.number(self.choose(array.type.shape[0]))

@@ -148,12 +148,14 @@ class Item:
         return results
 
     def iterations(self, op: Operation, operands: list[Lanes]) -> tuple[Any, list[Lanes]]:
+        """A loop's indices (None for each turn of a `loop`) and its initial values."""
         if op.spec is ops.LOOP:
             return itertools.repeat(None), operands
         start, stop, step = (int(v[0]) for v in operands[:3])
         return (range(start, stop, step) if step else ()), operands[3:]
 
     def plain(self, op: Operation, operands: list[Lanes]) -> list[Lanes]:
+        """The results of an op without regions."""
         if op.spec.evaluate is not None:
             kind = op.result.type
             if not isinstance(kind, Scalar):  # a select of arrays
@@ -164,6 +166,7 @@ class Item:
         return _MEMORY[op.name](self, op, operands)
 
     def index(self, op: Operation) -> int:
+        """The id or size that an op without operands reads."""
         axis = int(op.attrs.get("axis", 0))  # pyright: ignore[reportArgumentType]
         linear = self.local[0] + self.size[0] * (self.local[1] + self.size[1] * self.local[2])
         return {
@@ -187,7 +190,8 @@ def _place(array: Any, indices: list[Lanes]) -> tuple[int, ...]:
 
 def _alloc(item: Item, op: Operation, _: list[Lanes]) -> list[Any]:
     kind = op.attrs["type"]
-    assert isinstance(kind, ArrayType) and kind.shape is not None
+    assert isinstance(kind, ArrayType)
+    assert kind.shape is not None
     new = np.zeros(kind.shape, kind.element.numpy)
     return [item.shared.setdefault(op, new) if kind.space == "shared" else new]
 

@@ -73,8 +73,17 @@ for _method, _name in {
     setattr(Number, f"__r{_method}__", _binary(_name, swapped=True))
 for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
     setattr(Number, f"__{_name}__", _binary(_name))
+
+
+def _unary(name: str) -> Callable[[Number], Number]:
+    def run(one: Number) -> Number:
+        return apply(ops.TABLE[name], one)
+
+    return run
+
+
 for _method, _name in {"neg": "neg", "invert": "not", "abs": "abs"}.items():
-    setattr(Number, f"__{_method}__", lambda self, _spec=ops.TABLE[_name]: apply(_spec, self))
+    setattr(Number, f"__{_method}__", _unary(_name))
 
 
 class _Array:
@@ -86,7 +95,8 @@ class _Array:
         self.shape = [number(I64, n) for n in data.shape]
 
     def place(self, index: Any) -> tuple[int, ...]:
-        place = tuple(int(i) for i in (index if isinstance(index, tuple) else (index,)))
+        several: Any = index if isinstance(index, tuple) else (index,)
+        place = tuple(map(int, several))
         if any(not 0 <= i < n for i, n in zip(place, self.data.shape, strict=True)):
             raise IndexError(f"{place} lies outside {self.data.shape}")
         return place
@@ -109,14 +119,15 @@ def run_plain(
     """Run the function `name` of the source for every work-item; arrays are written in place."""
     item = SimpleNamespace()
     namespace: dict[str, Any] = {"hl": language(item), "range": _range}
-    exec(compile(source, "<plain>", "exec"), namespace)  # noqa: S102 - our own generated text
+    exec(compile(source, "<plain>", "exec"), namespace)  # our own generated text
     bound = [
-        _Array(k, a) if isinstance(a, np.ndarray) and a.ndim else number(k, np.asarray(a)[()])
+        Number(k, a) if np.ndim(a) == 0 else _Array(k, a)
         for k, a in zip(kinds, arguments, strict=True)
     ]
     for group in itertools.product(*(range(n) for n in grid)):
         for local in itertools.product(*(range(n) for n in workgroup)):
-            item.group, item.local, item.size, item.grid = group, local, workgroup, grid
+            item.group_id, item.local_id = group, local
+            item.group_size, item.num_groups = workgroup, grid
             namespace[name](*bound)
 
 
@@ -143,26 +154,40 @@ def _where(condition: Any, a: Any, b: Any) -> Any:
     return a if condition else b
 
 
+def _function(spec: ops.Spec) -> Callable[..., Number]:
+    def run(*values: Any) -> Number:
+        return apply(spec, *values)
+
+    return run
+
+
+def _id(item: Any, name: str) -> Callable[[int], Number]:
+    def run(axis: int) -> Number:
+        if name == "global_id":
+            start = item.group_id[axis] * item.group_size[axis]
+            return number(I64, start + item.local_id[axis])
+        return number(I64, getattr(item, name)[axis])
+
+    return run
+
+
+def _cast(value: Any, kind: _Type) -> Number:
+    return number(kind.kind, value)
+
+
 def language(item: Any) -> SimpleNamespace:
     """What `hl` is while the source runs: types, ids and the pure functions."""
     simple = ("fma", "sqrt", "floor", "ceil", "trunc", "rint", "popcount", "clz", "mul_hi", "div")
-    same = ("rem", "abs", "min", "max", "min_number", "max_number")
-    table = {n: (lambda *v, _s=ops.TABLE[n]: apply(_s, *v)) for n in (*simple, *same)}
-    types = {("bool_" if t == BOOL else n): _Type(t) for n, t in SCALARS.items()}
-    ids = {
-        "local_id": lambda a: item.local[a],
-        "group_id": lambda a: item.group[a],
-        "group_size": lambda a: item.size[a],
-        "num_groups": lambda a: item.grid[a],
-        "global_id": lambda a: item.group[a] * item.size[a] + item.local[a],
-    }
+    names = (*simple, "rem", "abs", "min", "max", "min_number", "max_number")
+    ids = ("local_id", "group_id", "group_size", "num_groups", "global_id")
+    members: dict[str, Any] = {n: _function(ops.TABLE[n]) for n in names}
+    members |= {("bool_" if t == BOOL else n): _Type(t) for n, t in SCALARS.items()}
+    members |= {n: _id(item, n) for n in ids}
     return SimpleNamespace(
-        **table,
-        **types,
-        **{n: (lambda a, _f=f: number(I64, _f(a))) for n, f in ids.items()},
-        minimum_number=table["min_number"],
-        maximum_number=table["max_number"],
+        **members,
+        minimum_number=members["min_number"],
+        maximum_number=members["max_number"],
         where=_where,
         static_range=range,
-        cast=lambda x, kind: number(kind.kind, x),
+        cast=_cast,
     )

@@ -16,8 +16,20 @@ from hetir.testing.generate import TYPES, WIDTH, Choose, T
 from hetir.testing.plain import run_plain
 
 _NUMBERS = itertools.count()
-_INTEGER_CALLS = ("hl.popcount({0})", "hl.clz({0})", "hl.div({0}, {1})", "hl.rem({0}, {1})", "hl.mul_hi({0}, {1})")
-_FLOAT_CALLS = ("hl.sqrt({0})", "hl.floor({0})", "hl.rint({0})", "hl.fma({0}, {1}, {0})", "hl.rem({0}, {1})")
+_INTEGER_CALLS = (
+    "hl.popcount({0})",
+    "hl.clz({0})",
+    "hl.div({0}, {1})",
+    "hl.rem({0}, {1})",
+    "hl.mul_hi({0}, {1})",
+)
+_FLOAT_CALLS = (
+    "hl.sqrt({0})",
+    "hl.floor({0})",
+    "hl.rint({0})",
+    "hl.fma({0}, {1}, {0})",
+    "hl.rem({0}, {1})",
+)
 _COMPARE = ("<", "<=", ">", ">=", "==", "!=")
 
 
@@ -32,7 +44,7 @@ class SourceCase(Written):
         file = f"<generated {next(_NUMBERS)}>"
         linecache.cache[file] = len(self.source), None, self.source.splitlines(True), file
         namespace: dict[str, Any] = {"hl": hl}
-        exec(compile(self.source, file, "exec"), namespace)  # noqa: S102 - our own text
+        exec(compile(self.source, file, "exec"), namespace)  # our own generated text
         return namespace["generated"]
 
     def types(self) -> tuple[Scalar | ArrayType, ...]:
@@ -93,7 +105,9 @@ class _Writer:
         self.helper_call(helper)
         self.block(2 + self.choose(self.count))
         for column in range(WIDTH):
-            self.say(f"out[row, {column}] = {self.variable(self.pick(list(self.variables.values())))}")
+            self.say(
+                f"out[row, {column}] = {self.variable(self.pick(list(self.variables.values())))}"
+            )
         head = [*helper[0], "", "", f"def generated({', '.join(parameters)}):"]
         text = "\n".join([*head, *self.lines, ""])
         return SourceCase(grid, workgroup, tuple(self.inputs), self.choose(1 << 16), text)
@@ -175,7 +189,14 @@ class _Writer:
             return self.load(*self.pick(loads))
         if kind == BOOL:
             return self.condition(depth)
-        operators = ("+", "-", "*", "//", "%", *(() if kind.is_float else ("&", "|", "^", "<<", ">>")))
+        operators = (
+            "+",
+            "-",
+            "*",
+            "//",
+            "%",
+            *(() if kind.is_float else ("&", "|", "^", "<<", ">>")),
+        )
         calls = _FLOAT_CALLS if kind.is_float else _INTEGER_CALLS
         if form == 3:
             common = ("hl.min({0}, {1})", "hl.max({0}, {1})", "hl.abs({0})", "(-{0})")
@@ -187,7 +208,8 @@ class _Writer:
     def condition(self, depth: int = 1) -> str:
         form = self.choose(5) if depth > 0 else 0
         if form == 1:
-            return f"({self.condition(depth - 1)} {self.pick(('and', 'or'))} {self.condition(depth - 1)})"
+            one, two = self.condition(depth - 1), self.condition(depth - 1)
+            return f"({one} {self.pick(('and', 'or'))} {two})"
         if form == 2:
             return f"(not {self.condition(depth - 1)})"
         if form == 3:
@@ -201,7 +223,8 @@ class _Writer:
 
     def load(self, name: str, array: Input) -> str:
         indices = [
-            f"{self.variable(I64)} % {name}.shape[{axis}]" for axis in range(len(array.extents or ()))
+            f"{self.variable(I64)} % {name}.shape[{axis}]"
+            for axis in range(len(array.extents or ()))
         ]
         return f"{name}[{', '.join(indices)}]"
 
@@ -215,7 +238,13 @@ class _Writer:
             self.statement()
 
     def statement(self) -> None:
-        plain: list[Callable[[], None]] = [self.assign, self.assign, self.augment, self.store, self.swap]
+        plain: list[Callable[[], None]] = [
+            self.assign,
+            self.assign,
+            self.augment,
+            self.store,
+            self.swap,
+        ]
         if self.indent <= self.deepest:
             plain += [self.branch, self.for_, self.while_, self.branch, self.static_for]
         self.pick(plain)()
@@ -230,7 +259,14 @@ class _Writer:
         if kind == BOOL:
             self.assign()
             return
-        operators = ("+=", "-=", "*=", "//=", "%=", *(() if kind.is_float else ("&=", "^=", "<<=", ">>=")))
+        operators = (
+            "+=",
+            "-=",
+            "*=",
+            "//=",
+            "%=",
+            *(() if kind.is_float else ("&=", "^=", "<<=", ">>=")),
+        )
         self.say(f"{name} {self.pick(operators)} {self.expression(kind, 1)}")
 
     def swap(self) -> None:
@@ -295,4 +331,3 @@ class _Writer:
         self.block(self.choose(2))
         self.indent -= 1
         self.inner = outer
-

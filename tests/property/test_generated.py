@@ -18,7 +18,7 @@ from hetir.ir.build import Builder
 from hetir.ir.core import Function, Module, Param, Region, Value, walk
 from hetir.ir.rewrite import clone
 from hetir.ir.text import print_kernel
-from hetir.ir.types import F32, I64, ArrayType, Scalar, array
+from hetir.ir.types import F32, I64, Scalar, array
 from hetir.ir.verify import verify
 from hetir.passes.access import accesses
 from hetir.passes.check_barriers import check_barriers
@@ -186,9 +186,7 @@ def outlined(kernel):
     builder, out = Builder(), Value(array(F32, 1))
     arguments = [p.value for p in kernel.params]
     call = builder.emit(ops.CALL, *arguments, attrs={"callee": "f"}, types=(F32, I64))
-    both = builder.value(
-        ops.ADD, call.results[0], builder.value(ops.CAST, call.results[1], to=F32)
-    )
+    both = builder.value(ops.ADD, call.results[0], builder.value(ops.CAST, call.results[1], to=F32))
     builder.emit(ops.STORE, out, builder.value(ops.GLOBAL_ID, axis=0), both)
     builder.emit(ops.RETURN)
     param = Param(out, (len(arguments),))
@@ -214,63 +212,72 @@ def some(case, scope, item):
 @pytest.mark.parametrize("scope", ["subgroup", "workgroup", "device"])
 @pytest.mark.parametrize("lockstep", [False, True])
 def test_uniform_values_are_uniform(scope, lockstep):
-    """One work-item after another runs; what was called uniform must not differ."""
     for seed, case in cases(6, 8000):
         found = uniformity(case.kernel, scope=scope, lockstep=lockstep)
-        seen, arrived = {}, {}
+        try:
+            watch_uniform(case, found, scope)
+        except AssertionError as error:
+            error.add_note(f"seed {seed}\n{case}")
+            raise
 
-        def watch(op, item, operands, results, found=found, seen=seen, arrived=arrived, case=case):
-            group, size = some(case, scope, item)
-            at = op, tuple(item.path), group
-            if not found.divergent(op):
-                arrived.setdefault((at, size), set()).add((item.group, item.local))
-            pairs = [*zip(op.operands, operands, strict=True)]
-            pairs += zip(op.results, results, strict=False)
-            for value, lane in pairs:
-                if isinstance(value.type, Scalar) and not found.varying(value):
-                    same = seen.setdefault((at, value), lane.tobytes()) == lane.tobytes()
-                    assert same or lane[0] != lane[0], f"seed {seed}: {value} at {op.name}"
 
-        testing.interpret(case.kernel, case.arguments(), case.grid, case.workgroup, watch)
-        for (at, size), items in arrived.items():
-            assert len(items) == size, f"seed {seed}: `{at[0].name}` is in divergent flow"
+def watch_uniform(case, found, scope):
+    """One work-item after another runs; what was called uniform must not differ."""
+    seen, arrived = {}, {}
+
+    def watch(op, item, operands, results):
+        group, size = some(case, scope, item)
+        at = op, tuple(item.path), group
+        if not found.divergent(op):
+            arrived.setdefault((at, size), set()).add((item.group, item.local))
+        pairs = [*zip(op.operands, operands, strict=True)]
+        pairs += zip(op.results, results, strict=False)
+        for value, lane in pairs:
+            if isinstance(value.type, Scalar) and not found.varying(value):
+                same = seen.setdefault((at, value), lane.tobytes()) == lane.tobytes()
+                assert same or lane[0] != lane[0], f"{value} at {op.name} is not uniform"
+
+    testing.interpret(case.kernel, case.arguments(), case.grid, case.workgroup, watch)
+    for (at, size), items in arrived.items():
+        assert len(items) == size, f"`{at[0].name}` is in divergent flow"
 
 
 def test_access_patterns_hold():
-    """The addresses that work-items of one row use move as the analysis says."""
-    counts = {"uniform": 0, "contiguous": 0, "strided": 0, "gather": 0}
+    kinds = set()
     for seed, case in cases(20, 9000):
         kernel = simplify(case.kernel) if seed % 2 else case.kernel
-        patterns = accesses(kernel)
-        used = {}
+        try:
+            kinds |= watch_accesses(case, kernel)
+        except AssertionError as error:
+            error.add_note(f"seed {seed}\n{case}")
+            raise
+    assert kinds == {"uniform", "contiguous", "strided", "gather"}
 
-        def watch(op, item, operands, results, patterns=patterns, used=used):
-            del results
-            if op not in patterns or op.operands[0].type.space == "private":
-                return
+
+def watch_accesses(case, kernel):
+    """The addresses that work-items of one row use move as the analysis says."""
+    patterns, used = accesses(kernel), {}
+
+    def watch(op, item, operands, _):
+        if op in patterns and op.operands[0].type.space != "private":
             view, *rest = operands
-            start = view.__array_interface__["data"][0]
-            indices = rest[: view.ndim]
-            address = start + sum(int(i[0]) * s for i, s in zip(indices, view.strides, strict=True))
+            offsets = [int(i[0]) * s for i, s in zip(rest, view.strides, strict=False)]
+            address = view.__array_interface__["data"][0] + sum(offsets)
             row = op, tuple(item.path), item.group, item.local[1:]
             used.setdefault(row, []).append((item.local[0], address))
 
-        testing.interpret(kernel, case.arguments(), case.grid, case.workgroup, watch)
-        for (op, *_), items in used.items():
-            pattern, element = patterns[op], op.operands[0].type
-            assert isinstance(element, ArrayType)
-            counts[pattern.kind] += 1
-            if pattern.kind == "gather" or len(items) < 2:
-                continue
-            (x, first), (y, second), *_ = items
-            step = {"uniform": 0, "contiguous": element.element.bytes}.get(pattern.kind)
-            if step is None:
-                step = pattern.stride.constant
-            if step is None:
-                step = (second - first) // (y - x)
-            wrong = [i for i in items if i[1] - first != step * (i[0] - x)]
-            assert not wrong, f"seed {seed}: {op.name} is not {pattern.kind}"
-    assert all(counts.values())
+    testing.interpret(kernel, case.arguments(), case.grid, case.workgroup, watch)
+    for (op, *_), items in used.items():
+        pattern, size = patterns[op], op.operands[0].type.element.bytes
+        if pattern.kind == "gather" or len(items) < 2:
+            continue
+        (x, first), (y, second) = items[:2]
+        step = {"uniform": 0, "contiguous": size}.get(pattern.kind, pattern.stride.constant)
+        if step is None:
+            step = (second - first) // (y - x)
+        wrong = [i for i in items if i[1] - first != step * (i[0] - x)]
+        assert not wrong, f"{op.name} is not {pattern.kind}"
+    return {patterns[op].kind for op, *_ in used}
 
 
 def test_python_and_traced_sources_agree():

@@ -123,6 +123,7 @@ def test_continue_under_a_varying_condition():
 
 
 BARRIER = "barrier scope=workgroup\n"
+FOR = "for %zero, %n, %one (%j: i64)"
 
 
 @pytest.mark.parametrize(
@@ -133,35 +134,36 @@ BARRIER = "barrier scope=workgroup\n"
         (f"if %low {{ return }} else {{ yield }}\n{BARRIER}", True),
         (f"if %even {{ return }} else {{ yield }}\n{BARRIER}", False),
         (f"if %low {{ yield }} else {{ yield }}\n{BARRIER}", False),
-        (f"for %zero, %n, %one (%j: i64) {{ {BARRIER} yield }}", False),
+        (f"{FOR} {{ {BARRIER} yield }}", False),
         (f"for %zero, %i, %one (%j: i64) {{ {BARRIER} yield }}", True),
         # a divergent break makes the next iteration divergent, and what follows whole again
         (
-            f"for %zero, %n, %one (%j: i64) {{ {BARRIER} if %low {{ break }} else {{ yield }}\nyield }}",
+            f"{FOR} {{ {BARRIER} if %low {{ break }} else {{ yield }}\nyield }}",
             True,
         ),
         (
-            "for %zero, %n, %one (%j: i64) { if %low { break } else { yield }\nyield }\n" + BARRIER,
+            FOR + " { if %low { break } else { yield }\nyield }\n" + BARRIER,
             False,
         ),
         (
-            f"for %zero, %n, %one (%j: i64) {{ {BARRIER} if %low {{ continue }} else {{ yield }}\nyield }}",
+            f"{FOR} {{ {BARRIER} if %low {{ continue }} else {{ yield }}\nyield }}",
             False,
         ),
         (
-            f"for %zero, %n, %one (%j: i64) {{ if %low {{ continue }} else {{ yield }}\n{BARRIER} yield }}",
+            f"{FOR} {{ if %low {{ continue }} else {{ yield }}\n{BARRIER} yield }}",
             True,
         ),
         (
-            "for %zero, %n, %one (%j: i64) { if %low { return } else { yield }\nyield }\n" + BARRIER,
+            FOR + " { if %low { return } else { yield }\nyield }\n" + BARRIER,
             True,
         ),
         (
-            "for %zero, %i, %one (%j: i64) { if %even { return } else { yield }\nyield }\n" + BARRIER,
+            "for %zero, %i, %one (%j: i64) { if %even { return } else { yield }\nyield }\n"
+            + BARRIER,
             True,
         ),
         (
-            f"for %zero, %n, %one (%j: i64) {{ if %even {{ break }} else {{ yield }}\n{BARRIER} yield }}",
+            f"{FOR} {{ if %even {{ break }} else {{ yield }}\n{BARRIER} yield }}",
             False,
         ),
     ],
@@ -186,7 +188,7 @@ def test_a_grid_barrier_needs_all_groups():
 def test_subgroup_operations():
     check_barriers(kernel("%s: i64 = subgroup_id\n%e: bool = lt %s, %n\n"
                           "if %e { %b: u64 = ballot %c, %c\n yield } else { yield }"))  # fmt: skip
-    with pytest.raises(DivergentBarrierError, match="`ballot`.*the whole subgroup"):
+    with pytest.raises(DivergentBarrierError, match=r"`ballot`.*the whole subgroup"):
         check_barriers(kernel("if %low { %b: u64 = ballot %c, %c\n yield } else { yield }"))
 
 
@@ -223,7 +225,8 @@ kernel k(%x: array<i32[?], global> from 0, %n: i64 from 1) { @1:0-9
         "  |",
         "2 |     i = hl.local_id(0)",
         "  |         ^^^^^^^^^^^^^^ because of this `local_id`",
-        " = help: move it out, or wrap the condition in `hl.assume_uniform(...)` if it never differs",
+        " = help: move it out, or wrap the condition in `hl.assume_uniform(...)` if it never"
+        " differs",
     ]
 
 
