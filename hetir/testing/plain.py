@@ -95,8 +95,8 @@ class _Array:
         self.shape = [number(I64, n) for n in data.shape]
 
     def place(self, index: Any) -> tuple[int, ...]:
-        several: Any = index if isinstance(index, tuple) else (index,)
-        place = tuple(map(int, several))
+        several = index if len(self.data.shape) > 1 else (index,)
+        place = tuple(int(i) for i in several)
         if any(not 0 <= i < n for i, n in zip(place, self.data.shape, strict=True)):
             raise IndexError(f"{place} lies outside {self.data.shape}")
         return place
