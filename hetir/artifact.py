@@ -6,6 +6,12 @@ from dataclasses import dataclass
 
 from hetir.source import Loc
 
+BLOCK_BY_VALUE_BYTES = 496
+"""OpenCL kernels take a larger argument block in a buffer of its own.
+
+Devices take 1,024 bytes of arguments at least: these, a pointer for each 8 of them, and three.
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:

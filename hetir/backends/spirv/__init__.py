@@ -1,0 +1,76 @@
+"""SPIR-V: hetIR to modules for OpenCL and for Vulkan."""
+
+from __future__ import annotations
+
+import hashlib
+
+from hetir.artifact import Artifact, Resources
+from hetir.backends.spirv import validate
+from hetir.backends.spirv.disassemble import disassemble
+from hetir.backends.spirv.emit import Emitter
+from hetir.backends.spirv.flavour import Flavour, Workgroup
+from hetir.backends.spirv.opencl import OpenCL
+from hetir.backends.spirv.targets import resolve
+from hetir.backends.spirv.uniform import check_exchanges
+from hetir.ir import ops
+from hetir.ir.core import Kernel, walk
+from hetir.ir.types import ArrayType
+from hetir.passes.expand_arrays import expand_arrays
+from hetir.passes.layout import layout_of
+from hetir.passes.legalize import legalize
+from hetir.passes.sites import sites_of
+
+__all__ = ["compile_kernel", "disassemble", "fingerprint"]
+
+VERSION = 1  # of the code that this backend writes, part of every key
+
+_FLAVOURS: dict[str, type[Flavour]] = {"spirv:opencl": OpenCL}
+
+
+def fingerprint(target: str) -> str:
+    """Part of the cache key."""
+    return f"{resolve(target).fingerprint} {VERSION}"
+
+
+def compile_kernel(
+    kernel: Kernel, *, target: str = "spirv:opencl", workgroup: Workgroup | None = None
+) -> Artifact:
+    """Compile a kernel without calls to a SPIR-V module.
+
+    `workgroup` fixes the work-items a workgroup. The module is validated where Khronos'
+    validator is installed.
+    """
+    description = resolve(target)
+    check_exchanges(kernel, target)
+    lowered = legalize(expand_arrays(kernel), description)
+    layout = layout_of(lowered)
+    flavour = _FLAVOURS[target](lowered, layout, workgroup)
+    binary = Emitter(lowered, description, flavour, layout).module()
+    validate.check(binary, flavour.dialect.environment)
+    shaped = b"\0".join((fingerprint(target).encode(), binary))
+    return Artifact(
+        kernel=kernel.name,
+        target=target,
+        entry=kernel.name,
+        text=disassemble(binary),
+        binary=binary,
+        layout=layout,
+        resources=Resources(shared_bytes=_shared_bytes(lowered)),
+        workgroup=workgroup,
+        subgroup_size=kernel.options.width,
+        sites=sites_of(lowered),
+        key=hashlib.sha256(shaped).hexdigest(),
+    )
+
+
+def _shared_bytes(kernel: Kernel) -> int:
+    """Bytes of shared memory, each array aligned to 16 bytes."""
+    total = 0
+    for op in walk(kernel.body):
+        kind = op.attrs.get("type")
+        if op.spec is ops.ALLOC and isinstance(kind, ArrayType) and kind.space == "shared":
+            size = kind.element.bytes
+            for extent in kind.shape or ():
+                size *= extent
+            total = -(-total // 16) * 16 + size
+    return total

@@ -1,0 +1,125 @@
+"""One kernel as a SPIR-V module: from legal hetIR, in either flavour."""
+
+from __future__ import annotations
+
+from hetir.artifact import Layout
+from hetir.backends.spirv.flavour import Flavour
+from hetir.backends.spirv.lanes import Lanes
+from hetir.backends.spirv.memory import Memory, in_parts_of_words
+from hetir.backends.spirv.records import Records
+from hetir.backends.spirv.rules import Rule
+from hetir.backends.spirv.structure import Structured
+from hetir.ir.core import Kernel, Operation
+from hetir.ir.types import ArrayType, RefType, Scalar, Type
+from hetir.target import Target, key_of
+
+
+class Emitter(Structured):
+    """Emits a kernel that `legalize` has made legal."""
+
+    def __init__(self, kernel: Kernel, target: Target, flavour: Flavour, layout: Layout) -> None:
+        super().__init__(flavour.code)
+        self.kernel, self.target, self.flavour, self.layout = kernel, target, flavour, layout
+        self.memory = Memory(flavour, kernel)
+        self.records = Records(flavour, kernel)
+        self.lanes = Lanes(flavour, self.memory, kernel.options.width)
+        self._words = in_parts_of_words(kernel)
+        self._places = {param.value: index for index, param in enumerate(kernel.params)}
+
+    def module(self) -> bytes:
+        """The whole module."""
+        for param, slot in zip(self.kernel.params, self.layout.slots, strict=True):
+            kind = param.value.type
+            if isinstance(kind, Scalar):
+                self.ids[param.value] = self.flavour.argument(slot.offset, kind)
+        self.code.alive, self.code.block = True, self.flavour.first_block
+        self.region(self.kernel.body.body)
+        return self.flavour.finish(self.kernel.name)
+
+    def type_of(self, kind: Type) -> int:
+        """References to global memory are the flavour's."""
+        return self.flavour.reference if isinstance(kind, RefType) else self.code.of(kind)
+
+    def emit(self, op: Operation) -> None:
+        """Emit an op without regions that is no terminator."""
+        args = [self.ids[v] for v in op.operands if not isinstance(v.type, ArrayType)]
+        match op.name:
+            case "load":
+                self.ids[op.result] = self.memory.load(op, args)
+            case "store":
+                self.memory.store(op, args)
+            case "atomic.load" | "atomic.store" | "atomic.rmw" | "atomic.cas":
+                found = self.memory.atomic(op, args)
+                if found is not None:
+                    self.ids[op.result] = found
+            case "fence":
+                self.memory.fence(op)
+            case "barrier":
+                self.memory.barrier()
+            case "print" | "assert" | "out_of_bounds":
+                self.records.emit(op, args)
+            case "shuffle":
+                self.ids[op.result] = self.lanes.shuffle(op, args)
+            case "alloc":
+                kind = op.attrs["type"]
+                assert isinstance(kind, ArrayType)
+                words = op.result in self._words
+                self.ids[op.result] = self.flavour.array(kind, words=words)
+            case "base" | "dim" | "stride":
+                self.ids[op.result] = self._array(op)
+            case "select" if isinstance(op.result.type, RefType):
+                self.ids[op.result] = self.code.add("OpSelect", self.flavour.reference, *args)
+            case _ if op.name in _IDS:
+                self.ids[op.result] = self._id(op)
+            case _:
+                self.ids[op.result] = self._pure(op, args)
+
+    def _pure(self, op: Operation, args: list[int]) -> int:
+        rule: Rule = self.target.rules[key_of(op)]  # pyright: ignore[reportAssignmentType]
+        return rule(self.code, op, args)
+
+    def _array(self, op: Operation) -> int:
+        """Something of a parameter, or the start of a shared or private array."""
+        (array,) = op.operands
+        if array not in self._places:
+            return self.ids[array]
+        index = self._places[array]
+        slot = self.layout.slots[index]
+        if op.name == "base":
+            return self.flavour.base(index)
+        axis = op.attrs["axis"]
+        assert isinstance(axis, int)
+        assert slot.ndim is not None
+        number = axis if op.name == "dim" else slot.ndim + axis
+        kind = op.result.type
+        assert isinstance(kind, Scalar)
+        return self.flavour.argument(slot.offset + 8 + 8 * number, kind)
+
+    def _id(self, op: Operation) -> int:
+        flavour, axis = self.flavour, op.attrs.get("axis", 0)
+        assert isinstance(axis, int)
+        match op.name:
+            case "local_id":
+                return flavour.local_id(axis)
+            case "group_id":
+                return flavour.group_id(axis)
+            case "group_size":
+                return flavour.group_size(axis)
+            case "num_groups":
+                return flavour.num_groups(axis)
+            case "global_id":
+                return flavour.global_id(axis)
+            case "lane_id":
+                return self.lanes.lane
+            case "subgroup_id":
+                return self.lanes.subgroup
+            case _:
+                return self.code.number(64, self.kernel.options.width)
+
+
+_IDS = frozenset(
+    (
+        *("local_id", "group_id", "group_size", "num_groups", "global_id"),
+        *("lane_id", "subgroup_id", "subgroup_size"),
+    )
+)

@@ -1,0 +1,192 @@
+"""What the two flavours of SPIR-V do differently: addresses, arguments, ids, the entry point."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, wraps
+from typing import Any
+
+from hetir.artifact import Layout
+from hetir.backends.spirv.code import Code
+from hetir.backends.spirv.grammar import Version
+from hetir.backends.spirv.module import Module, Operand
+from hetir.ir.core import Kernel
+from hetir.ir.types import ArrayType, Scalar
+
+Workgroup = tuple[int, int, int]
+U64 = Scalar("u64", "uint", 64)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an access goes: a pointer to `kind`; `access` are the operands of plain accesses.
+
+    What lies there is the element itself, or unless `typed` the integer of its bits.
+    """
+
+    pointer: int
+    kind: int
+    typed: bool
+    access: tuple[Operand, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """The constants of a flavour.
+
+    `contraction` says that float operations must be decorated so as not to be contracted.
+    """
+
+    name: str
+    version: Version
+    environment: str
+    extended: str
+    capabilities: tuple[str, ...]
+    preferred: tuple[str, ...]
+    contraction: bool
+
+
+def cache_by_axis(method: Callable[[Any, int], int]) -> Callable[[Any, int], int]:
+    """Compute an id once an axis, at the function's start."""
+    name = f"_by_axis_{method.__name__}"
+
+    @wraps(method)
+    def cached(self: Any, axis: int) -> int:
+        known: dict[int, int] = self.__dict__.setdefault(name, {})
+        if axis not in known:
+            known[axis] = method(self, axis)
+        return known[axis]
+
+    return cached
+
+
+class Flavour(ABC):
+    """One flavour's side of a function that is being emitted."""
+
+    dialect: Dialect
+
+    def __init__(self, kernel: Kernel, layout: Layout, workgroup: Workgroup | None) -> None:
+        self.kernel, self.layout, self.workgroup = kernel, layout, workgroup
+        d = self.dialect
+        self.module = Module(d.version, d.capabilities, d.preferred)
+        self.code = Code(self.module, extended=d.extended, contraction=d.contraction)
+        self.first_block = self.module.fresh()
+
+    # ---- addresses -----------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def reference(self) -> int:
+        """The type of a reference to global memory."""
+
+    @abstractmethod
+    def base(self, index: int) -> int:
+        """The reference that the array parameter in slot `index` starts at."""
+
+    @abstractmethod
+    def array(self, kind: ArrayType, *, words: bool) -> int:
+        """A new shared or private array; `words` says that its parts of words are atomic."""
+
+    @abstractmethod
+    def place(self, space: str, reference: int, offset: int, element: Scalar) -> Place:
+        """Where an access of an element goes."""
+
+    @abstractmethod
+    def word(self, space: str, reference: int, offset: int) -> tuple[int, int]:
+        """A pointer to the 32-bit word around a byte, and how many bits lie below the byte."""
+
+    @abstractmethod
+    def argument(self, offset: int, kind: Scalar) -> int:
+        """A value of the argument block, loaded at the function's start."""
+
+    @property
+    @abstractmethod
+    def records(self) -> int:
+        """The reference of the buffer of records, or null."""
+
+    @property
+    @abstractmethod
+    def hidden(self) -> int:
+        """The reference of the device's hidden word, which seq_cst operations update."""
+
+    @abstractmethod
+    def address(self, reference: int) -> int:
+        """A global reference as an integer."""
+
+    @abstractmethod
+    def lane_slot(self, item: int) -> Place:
+        """The 64-bit place of a work-item through which subgroup operations exchange values."""
+
+    # ---- ids -----------------------------------------------------------------------------
+
+    @abstractmethod
+    def local_id(self, axis: int) -> int:
+        """The work-item in its workgroup."""
+
+    @abstractmethod
+    def group_id(self, axis: int) -> int:
+        """The workgroup in the grid."""
+
+    @abstractmethod
+    def group_size(self, axis: int) -> int:
+        """Work-items a workgroup."""
+
+    @abstractmethod
+    def num_groups(self, axis: int) -> int:
+        """Workgroups in the grid."""
+
+    @cache_by_axis
+    def global_id(self, axis: int) -> int:
+        """The work-item in the grid."""
+        parts = (self.group_id(axis), self.group_size(axis), self.local_id(axis))
+        with self.code.at_start():
+            wide = self.code.int(64)
+            start = self.code.add("OpIMul", wide, *parts[:2])
+            return self.code.add("OpIAdd", wide, start, parts[2])
+
+    @cached_property
+    def items(self) -> int:
+        """Work-items a workgroup, over all axes."""
+        return self._row_major(*(self.group_size(axis) for axis in (0, 1, 2)))
+
+    @cached_property
+    def linear_item(self) -> int:
+        """The work-item's linear id in its workgroup, axis 0 the fastest."""
+        return self._linear(self.local_id, self.group_size)
+
+    @cached_property
+    def linear_group(self) -> int:
+        """The workgroup's linear id in the grid."""
+        return self._linear(self.group_id, self.num_groups)
+
+    def _row_major(self, x: int, y: int, z: int) -> int:
+        with self.code.at_start():
+            wide = self.code.int(64)
+            plane = self.code.add("OpIMul", wide, x, y)
+            return self.code.add("OpIMul", wide, plane, z)
+
+    def _linear(self, ids: Callable[[int], int], sizes: Callable[[int], int]) -> int:
+        (x, y, z), (sx, sy) = map(ids, range(3)), map(sizes, range(2))
+        with self.code.at_start():
+            wide = self.code.int(64)
+            rows = self.code.add("OpIAdd", wide, self.code.add("OpIMul", wide, z, sy), y)
+            return self.code.add("OpIAdd", wide, self.code.add("OpIMul", wide, rows, sx), x)
+
+    # ---- the function --------------------------------------------------------------------
+
+    @abstractmethod
+    def finish(self, entry: str) -> bytes:
+        """Write the function around the code's body; the whole module."""
+
+    def function(self, main: int, parameters: Sequence[tuple[int, int]]) -> None:
+        """Write the function: its parameters as pairs of type and id, then its blocks."""
+        module, code = self.module, self.code
+        void = module.unique("OpTypeVoid")
+        kind = module.unique("OpTypeFunction", void, *(t for t, _ in parameters))
+        head = [module.encode("OpFunction", void, main, "None", kind)]
+        head += (module.encode("OpFunctionParameter", t, name) for t, name in parameters)
+        head.append(module.encode("OpLabel", self.first_block))
+        end = [module.encode("OpFunctionEnd")]
+        module.function((*head, *code.variables, *code.entry, *code.body, *end))
