@@ -112,17 +112,24 @@ def ordering(b: Build, strong: tuple[str, ...], default: Ordering = WEAK) -> Ord
     return Ordering(order, SCOPES[scope])
 
 
-def _hints(b: Build, cache: tuple[str, ...]) -> None:
-    """Take what only concerns speed."""
-    b.choose(*cache)
-    b.choose(*(f"L1::{e}" for e in _EVICT))
-    b.choose(*(f"L2::{e}" for e in _EVICT))
-    b.choose(*_PREFETCH)
+def _hints(b: Build, order: Ordering, space: str, cache: tuple[str, ...]) -> None:
+    """Take what only concerns speed; cache operators go with weak accesses."""
+    if order is WEAK:
+        b.choose(*cache)
+    if space in {"generic", "global"} and not {"volatile", "mmio"} & set(b.ins.modifiers):
+        b.choose(*(f"L1::{e}" for e in _EVICT))
+        b.choose(*(f"L2::{e}" for e in _EVICT))
+        b.choose(*_PREFETCH)
 
 
-def _shape(b: Build) -> tuple[int, PtxType]:
+def _shape(b: Build, space: str) -> tuple[int, PtxType]:
     lanes = {"v2": 2, "v4": 4, "v8": 8, "": 1}[b.choose("v2", "v4", "v8")]
-    return lanes, b.type(_TYPES)
+    kind = b.type(_TYPES)
+    if lanes > 1 and "mmio" in b.ins.modifiers:
+        raise b.wrong(".mmio has no vectors")
+    if lanes * kind.size > (32 if space == "global" else 16):
+        raise b.wrong(f"{lanes * kind.size} bytes are too many for one access")
+    return lanes, kind
 
 
 def _items(b: Build, at: int, lanes: int) -> tuple[Operand, ...]:
@@ -139,10 +146,10 @@ def _load(b: Build) -> Step:
     order = ordering(b, ("relaxed", "acquire"))
     space = space_of(b)
     constant = b.flag("nc")
-    if constant and (space != "global" or order is not WEAK):
-        raise b.wrong(".nc goes with weak loads of .global")
-    _hints(b, _LOAD_HINTS)
-    lanes, kind = _shape(b)
+    if constant and (space != "global" or order is not WEAK or "weak" in b.ins.modifiers):
+        raise b.wrong(".nc goes with plain loads of .global")
+    _hints(b, order, space, _LOAD_HINTS)
+    lanes, kind = _shape(b, space)
     b.count(2)
     writes = [b.write(item, kind, wide=True) for item in _items(b, 0, lanes)]
     place = target(b, 1, space)
@@ -196,8 +203,8 @@ def _parameter(b: Build, place: Target, kind: PtxType, lanes: int) -> Step:
 def _store(b: Build) -> Step:
     order = ordering(b, ("relaxed", "release"))
     space = space_of(b)
-    _hints(b, _STORE_HINTS)
-    lanes, kind = _shape(b)
+    _hints(b, order, space, _STORE_HINTS)
+    lanes, kind = _shape(b, space)
     b.count(2)
     place = target(b, 0, space)
     if place.space in {"const", "param"}:

@@ -43,8 +43,11 @@ _ASSOCIATIVE: dict[str, Callable[[Lanes, Lanes], Lanes]] = {
 @instruction("atom", "red")
 def _atomic(b: Build) -> Step:
     returns = b.ins.opcode == "atom"
-    order = ordering(b, ("relaxed", "acquire", "release", "acq_rel"), Ordering("relaxed", "gpu"))
+    orders = ("relaxed", "acquire", "release", "acq_rel") if returns else ("relaxed", "release")
+    order = ordering(b, orders, Ordering("relaxed", "gpu"))
     space = space_of(b)
+    if space not in {"generic", "global", "shared"}:
+        raise b.unknown(space)
     op = b.need(*_TYPES)
     if not returns and op in {"cas", "exch"}:
         raise b.unknown(op)

@@ -87,9 +87,11 @@ class Barriers:
     def arrive(self, r: Batch, step: BarrierStep, block: int) -> tuple[Lanes, Lanes]:
         """The active lanes arrive; gives the lanes that go on, and the blocks they wait in."""
         self.steps[block] = step
+        number = np.broadcast_to(as_array(step.number(r)), r.count)
+        if self._whole_blocks(r, step, number):
+            return r.active, np.full(r.count, block)
         if step.vote is not None:
             self.votes[r.active] = step.vote(r)
-        number = np.broadcast_to(as_array(step.number(r)), r.count)
         count = None if step.count is None else np.broadcast_to(as_array(step.count(r)), r.count)
         lanes = r.active.copy()
         self._check(r, step, number, count)
@@ -112,6 +114,26 @@ class Barriers:
         self._reduce(r, gone, where)
         self.number[gone] = -1
         return gone, where
+
+    def _whole_blocks(self, r: Batch, step: BarrierStep, number: Lanes) -> bool:
+        """The usual case: nobody waits, and every block that is here is here with all threads."""
+        if step.count is not None or self.arrivals or step.kind == "arrive":
+            return False
+        if (number != number[0]).any() or number[0] > 15:
+            return False
+        slot = r.pick(r.slot)
+        here = np.bincount(slot, minlength=r.blocks)
+        if ((here != 0) & (here != r.threads)).any():
+            return False
+        if r.launch.races is not None:
+            for block in np.flatnonzero(here).tolist():
+                lanes = np.flatnonzero(r.slot == block)
+                r.launch.races.barrier(r, block, lanes, lanes)
+        if step.vote is not None and step.write is not None:
+            yes = np.bincount(slot, weights=np.broadcast_to(step.vote(r), r.count))
+            reduced = {"popc": yes.astype(np.uint32), "and": yes == r.threads, "or": yes > 0}
+            step.write(r, reduced[step.reduction][slot])
+        return True
 
     def _check(self, r: Batch, step: BarrierStep, number: Lanes, count: Lanes | None) -> None:
         if (number > 15).any():
@@ -201,5 +223,3 @@ class Barriers:
             "every thread must reach the barrier, or none",
         )
 
-
-_ = TYPES

@@ -108,8 +108,8 @@ class Batch:
     def thread_of(self, lane: int) -> Thread:
         """The thread that a lane stands for."""
         block = self.first_block + int(self.slot[lane])
-        return Thread(_unravel(block, self.launch.grid),
-                      _unravel(int(self.local[lane]), self.launch.block))  # fmt: skip
+        return Thread(unravel(block, self.launch.grid),
+                      unravel(int(self.local[lane]), self.launch.block))  # fmt: skip
 
     def first(self, bad: Lanes) -> Thread:
         """The thread of the first active lane where `bad` holds."""
@@ -174,6 +174,7 @@ class Batch:
         return masks[which]
 
 
-def _unravel(index: int, extents: tuple[int, int, int]) -> tuple[int, int, int]:
+def unravel(index: int, extents: tuple[int, int, int]) -> tuple[int, int, int]:
+    """The place of a linear index in a grid or block; x runs fastest."""
     x, y, _ = extents
     return (index % x, index // x % y, index // (x * y))

@@ -167,7 +167,7 @@ class Build:
                 raise self.wrong(f"a floating-point number is no .{kind.name}")
             return np.array(operand.value).astype(kind.dtype)[()]
         if kind.kind == "p":
-            raise self.wrong("a predicate is needed")
+            return np.array(operand.value != 0)[()]
         if kind.kind == "f" and not kind.lane:
             raise self.wrong(f"the integer {operand.value} is no .{kind.name}")
         value = operand.value % (1 << kind.bits)

@@ -8,7 +8,7 @@ import numpy as np
 
 from hetir.emulator.ptx.batch import Batch
 from hetir.emulator.ptx.build import Build, Place, Reader, Register, Step
-from hetir.emulator.ptx.faults import PtxLinkError, PtxOperandError, PtxUnknownError, TrapFault
+from hetir.emulator.ptx.faults import PtxLinkError, PtxUnknownError, TrapFault
 from hetir.emulator.ptx.instructions import step_of
 from hetir.emulator.ptx.integers import as_array
 from hetir.emulator.ptx.items import Branch, Exit, Item, Mark, Table, predicated
@@ -433,5 +433,3 @@ def _move(
     write = Build(b.ins, to).write(target, kind)
     return lambda r: write(r, np.copy(read(r)))
 
-
-_ = PtxOperandError

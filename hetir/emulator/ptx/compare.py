@@ -11,7 +11,7 @@ from hetir.emulator.ptx.build import Build, Reader, Step, Writer, instruction
 from hetir.emulator.ptx.floats import element, flush, read_elements
 from hetir.emulator.ptx.integers import as_array
 from hetir.emulator.ptx.syntax import Pair
-from hetir.emulator.ptx.types import PRED, TYPES, UNSIGNED, Lanes, PtxType
+from hetir.emulator.ptx.types import PRED, UNSIGNED, Lanes, PtxType
 
 Test = Callable[[Lanes, Lanes], Lanes]
 
@@ -32,6 +32,14 @@ _COMBINE: dict[str, Test] = {
 _FLOAT_ONLY = ("equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan")
 _ALL = (*_ORDERED, *_UNSIGNED, *_FLOAT_ONLY)
 _SOURCES = "b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64 f16 f16x2 bf16 bf16x2"
+
+_RESULTS = {
+    "f16": "u16 s16 u32 s32 f16 bf16",
+    "bf16": "u16 s16 u32 s32 bf16",
+    "f16x2": "u32 s32 f16x2",
+    "bf16x2": "u32 s32 bf16x2",
+}
+"""Where `set` may put the result of comparing halves; of others: u32 s32 f32 f16 bf16."""
 
 
 def _unordered(a: Lanes, b: Lanes) -> Lanes:
@@ -87,8 +95,9 @@ def _setp(b: Build) -> Step:
     extra = b.read(3, PRED) if combine else None
     join = _COMBINE.get(combine)
     target = b.operand(0)
-    if kind.lane and not isinstance(target, Pair):
-        raise b.wrong("two predicates `p|q` are needed")
+    halves = element(kind).bits == 16 and kind.kind == "f"
+    if halves and bool(kind.lane) != isinstance(target, Pair):
+        raise b.wrong("two predicates `p|q` go with a packed type")
     one = b.write(target.first if isinstance(target, Pair) else target, PRED)
     two = b.write(target.second, PRED) if isinstance(target, Pair) else None
 
@@ -133,7 +142,7 @@ def _set(b: Build) -> Step:
     result = b.type("u32 s32 f32 u16 s16 f16 bf16 f16x2 bf16x2")
     kind = b.type(_SOURCES)
     b.count(4 if combine else 3)
-    if bool(kind.lane) != bool(result.lane) and result.bits != 32:
+    if result.name not in _RESULTS.get(kind.name, "u32 s32 f32 f16 bf16").split():
         raise b.wrong(f".{result.name} does not hold the result")
     test = _test(b, name, element(kind))
     first, second = _operands(b, kind, ftz)
@@ -189,5 +198,3 @@ def _slct(b: Build) -> Step:
 
     return step
 
-
-_ = TYPES

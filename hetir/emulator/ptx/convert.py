@@ -10,12 +10,12 @@ import numpy as np
 
 from hetir.emulator.ptx.batch import Batch
 from hetir.emulator.ptx.build import Build, Reader, Step, instruction
-from hetir.emulator.ptx.floats import CANONICAL, canonical, clamp01, flush
+from hetir.emulator.ptx.floats import canonical, clamp01, flush
 from hetir.emulator.ptx.integers import as_array
-from hetir.emulator.ptx.rounding import FORMATS, TO_INTEGER, odd_integer, round_to
+from hetir.emulator.ptx.rounding import FORMATS, TO_INTEGER, round_to, split_integer, to_odd
 from hetir.emulator.ptx.spaces import WINDOW_BITS, WINDOWS, window
-from hetir.emulator.ptx.syntax import Name, Vector
-from hetir.emulator.ptx.types import B16, B32, PRED, TYPES, UNSIGNED, Lanes, PtxType
+from hetir.emulator.ptx.syntax import Vector
+from hetir.emulator.ptx.types import B32, PRED, TYPES, UNSIGNED, Lanes, PtxType
 
 _WHOLE = ("rni", "rzi", "rmi", "rpi")
 _MODES = ("rn", "rz", "rm", "rp", "rna")
@@ -43,6 +43,9 @@ def _cvt(b: Build) -> Step:
         return _pair(b, target, source, mode, relu, finite)
     b.count(2)
     _check(b, target, source, whole, mode)
+    _check_flags(b, target, source, ftz, sat)
+    if (relu or finite) and (source.name != "f32" or target.name not in {"f16", "bf16", "tf32"}):
+        raise b.unknown("relu" if relu else "satfinite")
     narrow = _converter(b, target, source, whole, mode, (ftz, sat, relu, finite))
     read = b.read(1, source, wide=True)
     write = b.write(0, target, wide=True)
@@ -66,8 +69,21 @@ def _check(b: Build, target: PtxType, source: PtxType, whole: str, mode: str) ->
     inexact = not from_float or not _holds(target.name, source.name)
     if inexact and not mode:
         raise b.wrong("a rounding modifier is missing")
-    if mode and not inexact and not (from_float and target.bits == 16):
+    if mode and not inexact and not (source.name == "bf16" and target.bits > 16):
+        # a rounding of what is exact already: PTX allows it from bf16 only
         raise b.unknown(mode)
+
+
+def _check_flags(b: Build, target: PtxType, source: PtxType, ftz: bool, sat: bool) -> None:
+    names = {target.name, source.name}
+    if "bf16" in names and (8 in (target.bits, source.bits) or sat):
+        raise b.wrong(f"there is no such conversion .{target.name}.{source.name}")
+    if ftz and ("f32" not in names or (source.kind != "f" and target.kind != "f")):
+        raise b.unknown("ftz")
+    if sat and target.kind != "f" and source.kind != "f":
+        have, want = np.iinfo(source.dtype), np.iinfo(target.dtype)
+        if want.min <= have.min and have.max <= want.max:
+            raise b.unknown("sat")
 
 
 def _holds(wide: str, narrow: str) -> bool:
@@ -82,15 +98,11 @@ def _converter(
 ) -> Callable[[Lanes], Lanes]:  # fmt: skip
     ftz, sat, relu, finite = flags
     if target.kind != "f":
-        if relu or finite:
-            raise b.unknown("relu" if relu else "satfinite")
         if source.kind != "f":
             return _integer(target, source, sat)
         name = source.name if ftz else ""
         return lambda a: _to_integer(flush(a, name) if name else a, target, source, whole)
     if source.kind != "f":
-        if relu or finite or ftz:
-            raise b.unknown("relu" if relu else "satfinite" if finite else "ftz")
         return lambda a: _from_integer(a, target, mode, sat)
 
     def convert(a: Lanes) -> Lanes:
@@ -135,7 +147,7 @@ def _to_integer(a: Lanes, target: PtxType, source: PtxType, whole: str) -> Lanes
     value = TO_INTEGER[whole[:2]](a.astype(np.float64))
     info = np.iinfo(target.dtype)
     low, high = float(info.min), float(info.max)
-    inside = (value >= low) & (value < high + (0.0 if target.bits < 64 else 0.0))
+    inside = (value >= low) & (value < high)
     exact = np.where(inside, value, 0.0).astype(target.dtype)
     out = np.where(value >= high, target.dtype.type(info.max), exact)
     out = np.where(value < low, target.dtype.type(info.min), out)
@@ -150,24 +162,19 @@ def _from_integer(a: Lanes, target: PtxType, mode: str, sat: bool) -> Lanes:
     elif target.name == "f64":
         out = _integer_to_double(a, mode)
     else:
-        wide = odd_integer(a) if a.dtype.itemsize == 8 else a.astype(np.float64)
+        wide = to_odd(*split_integer(a)) if a.dtype.itemsize == 8 else a.astype(np.float64)
         out = round_to(wide, target.name, mode).astype(target.dtype)
     return clamp01(out) if sat else out
 
 
 def _integer_to_double(a: Lanes, mode: str) -> Lanes:
     """The nearest value, moved by one unit where it lies on the wrong side."""
-    near = a.astype(np.float64)
     if a.dtype.itemsize < 8:
-        return near
-    # odd rounding has the side: it is never on the other side of the exact value
-    odd = odd_integer(a)
-    down = np.where(near > odd, np.nextafter(near, -np.inf), near)
-    up = np.where(near < odd, np.nextafter(near, np.inf), near)
-    exact = (odd.view(np.int64) & 1) == 0
-    below, above = np.where(exact, near, down), np.where(exact, near, up)
-    zero = np.where(a < 0, above, below)
-    return {"rm": below, "rp": above, "rz": zero}[mode]
+        return a.astype(np.float64)
+    near, error = split_integer(a)
+    below = np.where(error < 0, np.nextafter(near, -np.inf), near)
+    above = np.where(error > 0, np.nextafter(near, np.inf), near)
+    return {"rm": below, "rp": above, "rz": np.where(a < 0, above, below)}[mode]
 
 
 def _pair(
@@ -353,5 +360,3 @@ def _is_space(b: Build) -> Step:
 
     return step
 
-
-_ = (B16, CANONICAL, Name)

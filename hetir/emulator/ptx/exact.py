@@ -27,11 +27,10 @@ def round_fraction(value: Fraction, mode: str, sign_of_zero: float) -> float:
     rest = scaled - whole
     if _up(mode, value > 0, rest, whole):
         whole += 1
-    if whole >= 1 << _PRECISION and quantum + _PRECISION > _EMAX:
+    if whole.bit_length() + quantum > _EMAX + 1:
         whole, quantum = _overflow(mode, value > 0)
-    if whole < 0:
-        return math.copysign(math.inf, value)
-    return math.copysign(math.ldexp(whole, quantum), value)
+    result = math.inf if whole < 0 else math.ldexp(whole, quantum)
+    return result if value > 0 else -result
 
 
 def _up(mode: str, positive: bool, rest: Fraction, whole: int) -> bool:
@@ -91,7 +90,10 @@ def multiply(a: Lanes, b: Lanes, mode: str) -> Lanes:
 
 def fma(a: Lanes, b: Lanes, c: Lanes, mode: str) -> Lanes:
     """a * b + c with one rounding."""
-    return _each(lambda x, y, z: _fma(x, y, z, mode), a * b + c, a, b, c)
+    # a product of finite factors is finite here, however large
+    finite = np.isfinite(a) & np.isfinite(b)
+    plain = np.where(finite & np.isinf(c), c, a * b + c)
+    return _each(lambda x, y, z: _fma(x, y, z, mode), plain, a, b, c)
 
 
 def divide(a: Lanes, b: Lanes, mode: str) -> Lanes:

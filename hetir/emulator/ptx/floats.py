@@ -33,7 +33,7 @@ from hetir.emulator.ptx.rounding import (
     odd_sum,
     round_to,
 )
-from hetir.emulator.ptx.types import BFLOAT16, TYPES, UNSIGNED, Lanes, PtxType, as_type
+from hetir.emulator.ptx.types import TYPES, UNSIGNED, Lanes, PtxType, as_type
 
 Op = Callable[..., Lanes]
 
@@ -75,8 +75,8 @@ def canonical(value: Lanes, name: str) -> Lanes:
     nans = value != value
     if bits is None or not np.any(nans):
         return value
-    whole = np.where(nans, UNSIGNED[TYPES[name].bits].type(bits), value.view(UNSIGNED[TYPES[name].bits]))
-    return whole.view(value.dtype)
+    raw = UNSIGNED[TYPES[name].bits]
+    return np.where(nans, raw.type(bits), value.view(raw)).view(value.dtype)
 
 
 def flush(value: Lanes, name: str) -> Lanes:
@@ -206,9 +206,6 @@ def _rounded(b: Build) -> Step:
     kind = b.type(names)
     scalar = element(kind)
     _check_modifiers(b, scalar.name, mode, ftz, sat, relu)
-    if not mode:
-        # without a rounding modifier the assembler may contract a product and a sum
-        b.ins = b.ins
     op = arithmetic(scalar.name, "fma" if opcode == "mad" else opcode, mode or "rn")
     return lanewise(b, kind, finished(op, scalar.name, ftz=ftz, sat=sat, relu=relu), operands)
 
@@ -219,7 +216,7 @@ def _check_modifiers(b: Build, name: str, mode: str, ftz: bool, sat: bool, relu:
         raise b.unknown("ftz" if ftz else "sat")
     if narrow and mode not in {"", "rn"}:
         raise b.unknown(mode)
-    if relu and not narrow:
+    if relu and (sat or not narrow):
         raise b.unknown("relu")
 
 
@@ -354,8 +351,8 @@ def _transcendental(b: Build) -> Step:
     ftz = b.ins.opcode != "tanh" and b.flag("ftz")
     kind = b.type(names)
     scalar = element(kind)
-    if scalar.name == "bf16" and b.ins.opcode == "ex2" and not ftz:
-        raise b.wrong(".ftz is missing")
+    if b.ins.opcode == "ex2" and scalar.bits == 16 and ftz != (scalar.name == "bf16"):
+        raise b.wrong(".ftz goes with .bf16, and only there" if ftz else ".ftz is missing")
 
     def wide(a: Lanes) -> Lanes:
         value = op(a.astype(np.float64))
@@ -378,7 +375,7 @@ def _extreme(b: Build) -> Step:
     )  # fmt: skip
     kind = b.type(names)
     scalar = element(kind)
-    if ftz and scalar.name == "bf16":
+    if ftz and scalar.name not in {"f32", "f16"}:
         raise b.unknown("ftz")
     count = b.count(3, 4) if scalar.name == "f32" else b.count(3)
 
@@ -406,14 +403,6 @@ def _chosen(a: Lanes, b: Lanes, least: bool, propagates: bool, xor_signs: bool) 
     if not xor_signs:
         return out
     return np.where(flip & (out == out), -out, out)
-
-
-def _signs(kind: PtxType) -> Lanes:
-    """The sign bits of a type's parts."""
-    bits = element(kind).bits
-    return kind.dtype.type(0) if not kind.bits else np.array(
-        sum(1 << s for s in range(bits - 1, kind.bits, bits)), UNSIGNED[kind.bits]
-    )  # fmt: skip
 
 
 @instruction("abs", "neg")
@@ -464,5 +453,3 @@ def _test(b: Build) -> Step:
     least = kind.dtype.type(2.0 ** FORMATS[kind.name].emin)
     return lambda r: write(r, test(as_array(read(r)), least))
 
-
-_ = BFLOAT16

@@ -56,7 +56,8 @@ def add_sub(b: Build, op: Binary) -> Step:
     """`add` and `sub` on integers: `.sat` (s32), `.cc`."""
     carry, saturate = b.flag("cc"), b.flag("sat")
     packed = "u16x2 s16x2 " if b.ins.opcode == "add" else ""
-    kind = b.type("s32" if saturate else packed + "u16 u32 u64 s16 s32 s64 b32 b64")
+    wide = "u32 u64 s32 s64"
+    kind = b.type("s32" if saturate else wide if carry else f"{packed}u16 s16 {wide}")
     if carry:
         return _carried(b, kind, op, takes=False, gives=True)
     if saturate:
@@ -193,8 +194,9 @@ def _mad(b: Build, *, takes: bool) -> Step:
 @instruction("mul24", "mad24")
 def _mul24(b: Build) -> Step:
     part = b.need("lo", "hi")
-    kind = b.type("u32 s32")
     adds = b.ins.opcode == "mad24"
+    saturate = adds and part == "hi" and b.flag("sat")
+    kind = b.type("s32" if saturate else "u32 s32")
     b.count(4 if adds else 3)
     write, first, second = b.write(0, kind), b.read(1, kind), b.read(2, kind)
     third = b.read(3, kind) if adds else None
@@ -205,6 +207,11 @@ def _mul24(b: Build) -> Step:
     def step(r: Batch) -> None:
         x, y = ((as_array(v(r)).astype(wide) << up) >> up for v in (first, second))
         p = ((x * y) >> np.array(drop, wide)).astype(UNSIGNED[32])
+        if saturate and third is not None:
+            total = p.view(np.int32).astype(np.int64) + as_array(third(r)).astype(np.int64)
+            p = np.clip(total, -(1 << 31), (1 << 31) - 1).astype(np.int32)
+            write(r, p)
+            return
         write(r, p if third is None else p + as_type(as_array(third(r)), UNSIGNED[32]))
 
     return step

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,6 +61,7 @@ class Launch:
     step_limit: int
     executed: int = 0
     tables: dict[str, Lanes] = field(default_factory=dict[str, Lanes])
+    _fits: dict[tuple[str, int], Lanes] = field(default_factory=dict[tuple[str, int], Lanes])
     shared_stride: int = 0
     threads: int = 0
 
@@ -78,6 +79,17 @@ class Launch:
             "local": program.local_table,
             "param": program.parameter_table,
         }
+
+    def fits(self, space: str, size: int) -> Lanes:
+        """For each byte of a space, whether `size` bytes from it on are in one variable."""
+        found = self._fits.get((space, size))
+        if found is None:
+            table = self.tables[space]
+            found = np.zeros(len(table), bool)
+            last = len(table) - size + 1
+            found[:last] = (table[:last] != 0) & (table[:last] == table[size - 1 :])
+            self._fits[space, size] = found
+        return found
 
     @property
     def watches(self) -> bool:
@@ -321,5 +333,3 @@ def run_ptx(  # noqa: PLR0913 (what a driver's launch takes)
     machine = Machine(parse(text))
     return machine.launch(entry, grid, workgroup, block, shared_bytes, memory, **checks)
 
-
-_ = Mapping

@@ -135,11 +135,11 @@ def odd_root(a: Lanes) -> Lanes:
     return to_odd(np.asarray(root), (a - square) - error)
 
 
-def odd_integer(x: Lanes) -> Lanes:
-    """64-bit integers as binary64, rounded to odd."""
+def split_integer(x: Lanes) -> tuple[Lanes, Lanes]:
+    """64-bit integers as binary64: the nearest, and the exact error."""
     low = (x & np.array(0xFFFFFFFF, x.dtype)).astype(np.float64)
     high = (x >> np.array(32, x.dtype)).astype(np.float64) * 4294967296.0
-    return odd_sum(high, low)
+    return two_sum(high, low)
 
 
 _SAFE_FACTOR = (2.0**-450, 2.0**450)

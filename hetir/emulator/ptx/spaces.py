@@ -73,12 +73,11 @@ def _in_space(
     r: Batch, space: str, offset: Lanes, size: int, select: Lanes | None, ins: Instruction
 ) -> Piece:  # fmt: skip
     """Shared, local or parameter memory, whose variables the tables of bytes tell apart."""
-    table = r.launch.tables[space]
-    low = offset.astype(np.int64)
-    safe = np.minimum(low, len(table) - size).clip(0)
-    owner = table[safe]
-    bad = (low != safe) | (owner == 0) | (table[safe + size - 1] != owner)
-    if bad.any():
+    fits = r.launch.fits(space, size)
+    low = offset.view(np.int64)
+    inside = fits[low] if int(offset.max()) < len(fits) else None
+    if inside is None or not inside.all():
+        bad = (offset >= len(fits)) | ~fits[np.minimum(offset, len(fits) - 1).view(np.int64)]
         _outside(r, space, offset, size, bad, select, ins)
     lanes = r.active if select is None else r.active[select]
     if space == "shared":
