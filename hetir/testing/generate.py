@@ -469,6 +469,8 @@ class _Generator:
             options.append(lambda: self.b.emit(ops.RETURN) and None)
         if not options:
             return False
+        if self.barriers and self.flow_uniform and self.choose(2):
+            self.exchange()
         self.pick(options)()
         return True
 
