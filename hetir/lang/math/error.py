@@ -38,10 +38,9 @@ def erfc_pair(a: KernelValue, low: KernelValue) -> KernelValue:
 
 
 @library
-def erf_pair(x: KernelValue, low: KernelValue) -> KernelValue:
-    """erf(x + low) as two terms, for |x| up to 3/4."""
-    p = polynomial(x * x, tables.ERF_F64 if x.dtype == F64 else tables.ERF_F32)
-    return x, x * p + low * 1.1283791670955126
+def erf_slope(x: KernelValue) -> KernelValue:
+    """erf(x) / x - 1, for |x| up to 3/4."""
+    return polynomial(x * x, tables.ERF_F64 if x.dtype == F64 else tables.ERF_F32)
 
 
 @library
@@ -59,9 +58,8 @@ def erfc(x: KernelValue) -> KernelValue:
     y = scale(h + low, n)
     s, e = fast_two_sum(2.0, -scale(h, n))
     y = hv.where(x < 0.0, s + (e - scale(low, n)), y)
-    near, tail = erf_pair(x, 0.0)
-    s, e = fast_two_sum(1.0, -near)
-    return hv.where(hv.abs(x) < 0.5, s + (e - tail), y)
+    s, e = fast_two_sum(1.0, -x)
+    return hv.where(hv.abs(x) < 0.5, s + (e - x * erf_slope(x)), y)
 
 
 @elementary
@@ -72,8 +70,7 @@ def erf(x: KernelValue) -> KernelValue:
     s, e = fast_two_sum(1.0, -scale(h, n))
     y = s + (e - scale(low, n))
     y = hv.where(x < 0.0, -y, y)
-    near, tail = erf_pair(x, 0.0)
-    return hv.where(a < 0.75, near + tail, y)
+    return hv.where(a < 0.75, x + x * erf_slope(x), y)
 
 
 @library
@@ -85,9 +82,8 @@ def normal_share(x: KernelValue) -> KernelValue:
     s, e = fast_two_sum(1.0, -scale(h, n - 1))
     left = x < 0.0
     high, tail = hv.where(left, h, s), hv.where(left, low, e - scale(low, n - 1))
-    near, rest = erf_pair(z, z_low)
-    s, e = fast_two_sum(1.0, near)
-    s, e = fast_two_sum(s, e + rest)
+    s, e = fast_two_sum(1.0, z)
+    s, e = fast_two_sum(s, e + (z * erf_slope(z) + z_low * 1.1283791670955126))
     middle = hv.abs(z) < 0.5
     n = hv.where(middle, -1, hv.where(left, n - 1, 0))
     return n, hv.where(middle, s, high), hv.where(middle, e, tail)

@@ -21,7 +21,6 @@ from hetir.lang.math.arithmetic import (
     two_sum,
 )
 
-
 # for each of four words that follow each other, those that may stand there
 WINDOWS_F32 = tuple((0, *tables.TWO_OVER_PI_BITS_F32)[j : j + 5] for j in range(4))
 WINDOWS_F64 = tuple((0, *tables.TWO_OVER_PI_BITS_F64)[j : j + 17] for j in range(4))
