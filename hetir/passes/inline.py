@@ -7,7 +7,7 @@ from dataclasses import replace
 from hetir.diagnostics import CompileError, Label
 from hetir.ir import ops
 from hetir.ir.core import Kernel, Module, Operation, Region, Value
-from hetir.ir.rewrite import Env, clone
+from hetir.ir.rewrite import Env
 from hetir.passes.exits import Placeholders, Straightener, first_return, returns_to_breaks
 from hetir.passes.regions import replace_operands, returns
 from hetir.source import Loc
@@ -61,9 +61,9 @@ class _Inliner:
         callee = op.attrs["callee"]
         assert isinstance(callee, str)
         bound: Env = dict(zip(self.functions[callee].params, arguments, strict=True))
-        copy = clone(self.function(callee, op), bound)
+        copy = _Copy(bound, op.loc).region(self.function(callee, op))
         env.update(zip(op.results, copy.terminator.operands, strict=True))
-        return list(_called_from(copy, op.loc, {}).body[:-1])
+        return list(copy.body[:-1])
 
     def function(self, name: str, call: Operation) -> Region:
         """The body of a function without calls, ending in its only exit."""
@@ -99,20 +99,36 @@ def _one_exit(body: Region) -> Region:
     return Region(body.args, straight)
 
 
-def _called_from(region: Region, caller: Loc | None, known: dict[Loc, Loc]) -> Region:
-    """The region with `caller` at the end of every location's chain of callers."""
-    if caller is None:
-        return region
-    body: list[Operation] = []
-    for op in region.body:
-        regions = tuple(_called_from(r, caller, known) for r in op.regions)
-        loc = op.loc and _chained(op.loc, caller, known)
-        body.append(replace(op, regions=regions, loc=loc))
-    return Region(region.args, tuple(body))
+class _Copy:
+    """A copy of a function's body for one call: new values, locations with their caller."""
 
+    def __init__(self, env: Env, caller: Loc | None) -> None:
+        self.env = env
+        self.caller = caller
+        self.locs: dict[int, Loc] = {}  # by identity: hashing a chain of callers is slow
 
-def _chained(loc: Loc, caller: Loc, known: dict[Loc, Loc]) -> Loc:
-    if loc not in known:
-        inner = caller if loc.caller is None else _chained(loc.caller, caller, known)
-        known[loc] = replace(loc, caller=inner)
-    return known[loc]
+    def region(self, region: Region) -> Region:
+        args = tuple(map(self.fresh, region.args))
+        return Region(args, tuple(map(self.op, region.body)))
+
+    def op(self, op: Operation) -> Operation:
+        operands = tuple(self.env.get(v, v) for v in op.operands)
+        regions = tuple(map(self.region, op.regions))
+        results = tuple(map(self.fresh, op.results))
+        loc = op.loc and self.called(op.loc)
+        return Operation(op.spec, operands, results, op.attrs, regions, loc)
+
+    def fresh(self, value: Value) -> Value:
+        self.env[value] = new = Value(value.type, value.name)
+        return new
+
+    def called(self, loc: Loc) -> Loc:
+        """The location with the call at the end of its chain of callers."""
+        if self.caller is None:
+            return loc
+        found = self.locs.get(id(loc))
+        if found is None:
+            caller = self.caller if loc.caller is None else self.called(loc.caller)
+            found = Loc(loc.file, loc.line, loc.col, loc.end_line, loc.end_col, caller)
+            self.locs[id(loc)] = found
+        return found
