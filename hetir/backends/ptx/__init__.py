@@ -1,0 +1,126 @@
+"""NVIDIA: hetIR to PTX through LLVM, and to machine code where NVIDIA's assembler is."""
+
+from __future__ import annotations
+
+import hashlib
+
+from hetir.artifact import Artifact, Resources
+from hetir.backends.llvm.machine import compile_ir, version
+from hetir.backends.ptx.assembler import Assembled, assemble, disassemble
+from hetir.backends.ptx.emit import Emitter, entry_of
+from hetir.backends.ptx.frame import SMALL_PARAMETER_BYTES, Workgroup, parameter_bytes
+from hetir.backends.ptx.targets import (
+    LARGE_PARAMETERS_VERSION,
+    ONE_WAY_FENCES_VERSION,
+    UnknownPtxTargetError,
+    chip_of,
+    target_of,
+)
+from hetir.diagnostics import Label
+from hetir.ir import ops
+from hetir.ir.core import Kernel, walk
+from hetir.passes.expand_arrays import expand_arrays
+from hetir.passes.layout import layout_of
+from hetir.passes.legalize import legalize
+from hetir.passes.sites import sites_of
+from hetir.passes.uniformity import uniformity
+from hetir.target import UnsupportedError
+
+__all__ = ["UnknownPtxTargetError", "compile_kernel", "disassemble", "emit_ir", "sass"]
+
+VERSION = 1  # of the code that this backend writes, part of every key
+_ONE_WAY = ("fence.acquire", "fence.release")
+
+
+def emit_ir(
+    kernel: Kernel, *, target: str, workgroup: Workgroup | None = None, disjoint: bool = False
+) -> str:
+    """The LLVM IR of a kernel without calls, before LLVM's own passes."""
+    return _emitter(kernel, target, workgroup, disjoint).module()
+
+
+def compile_kernel(
+    kernel: Kernel,
+    *,
+    target: str,
+    optimise: int = 3,
+    workgroup: Workgroup | None = None,
+    disjoint: bool = False,
+    binary: bool = True,
+) -> Artifact:
+    """Compile a kernel without calls to PTX, and to a cubin where an assembler is found.
+
+    `optimise` is LLVM's level, 0 to 3. `workgroup` fixes the work-items a workgroup.
+    `disjoint` promises that no two array arguments overlap. Without `binary` nothing is
+    assembled. The entry takes two parameters by value: the argument block, where the layout
+    has a size, and 56 bytes of the launch: i64 groups[3], i64 first group[3], u64 address of
+    the record buffer or 0.
+    """
+    chip = chip_of(target)
+    emitter = _emitter(kernel, target, workgroup, disjoint)
+    lowered, layout = emitter.kernel, layout_of(emitter.kernel)
+    text = emitter.module()
+    needs = LARGE_PARAMETERS_VERSION if parameter_bytes(layout) > SMALL_PARAMETER_BYTES else 0
+    if any(word in text for word in _ONE_WAY):
+        needs = max(needs, ONE_WAY_FENCES_VERSION)
+    made = compile_ir(text, chip.machine(needs), level=optimise, assembly=True, vectorise=False)
+    assert made.assembly is not None
+    assembled = assemble(made.assembly, chip.arch) if binary else None
+    shaped = "\0".join((str(VERSION), version(), text, chip.arch, str(needs), str(optimise)))
+    return Artifact(
+        kernel=kernel.name,
+        target=target,
+        entry=entry_of(kernel),
+        text=made.assembly,
+        binary=assembled.binary if assembled else None,
+        layout=layout,
+        resources=_resources(emitter.frame.shared_bytes, assembled),
+        workgroup=workgroup,
+        subgroup_size=kernel.options.width,
+        sites=sites_of(lowered),
+        key=hashlib.sha256(shaped.encode()).hexdigest(),
+    )
+
+
+def sass(artifact: Artifact) -> str:
+    """The machine instructions of an artifact. Raises AssemblerError where a tool is missing."""
+    return disassemble(artifact.text, artifact.binary, chip_of(artifact.target).arch)
+
+
+def _emitter(
+    kernel: Kernel, target: str, workgroup: Workgroup | None, disjoint: bool
+) -> Emitter:
+    description = target_of(target, kernel.options.width)
+    lowered = legalize(expand_arrays(kernel), description)
+    _check_exchanges(lowered, target)
+    layout = layout_of(lowered)
+    return Emitter(lowered, layout, target, workgroup=workgroup, disjoint=disjoint)
+
+
+def _check_exchanges(kernel: Kernel, target: str) -> None:
+    """Subgroups wider than a warp wait for the workgroup: all of it must come along."""
+    if kernel.options.width <= 32:
+        return
+    known = uniformity(kernel)
+    for op in walk(kernel.body):
+        waits = op.spec is ops.SHUFFLE or op.spec is ops.BARRIER
+        if waits and known.divergent(op):
+            labels = (Label(op.loc, ""),) if op.loc else ()
+            raise UnsupportedError(
+                f"a subgroup of {kernel.options.width} work-items in control flow that differs "
+                f"within the workgroup is not available on target `{target}`",
+                *labels,
+                hint="pin `subgroup_size=32`, or make the condition uniform",
+            )
+
+
+def _resources(shared_bytes: int, assembled: Assembled | None) -> Resources:
+    if assembled is None:
+        return Resources(shared_bytes=shared_bytes)
+    return Resources(
+        registers=assembled.registers,
+        shared_bytes=shared_bytes,
+        item_bytes=0,
+        spill_bytes=assembled.spill_bytes,
+        source=assembled.source,
+    )

@@ -1,0 +1,154 @@
+"""One kernel as an LLVM module for NVPTX: a thread runs a work-item from start to end."""
+
+from __future__ import annotations
+
+from hetir.artifact import Layout
+from hetir.backends.llvm.rules import RULES
+from hetir.backends.llvm.structure import Structured
+from hetir.backends.ptx.code import PtxCode
+from hetir.backends.ptx.frame import MAX_ITEMS, Frame, Workgroup
+from hetir.backends.ptx.memory import Memory, root_of, synchronises
+from hetir.backends.ptx.records import Records
+from hetir.backends.ptx.subgroups import Subgroups
+from hetir.backends.ptx.targets import WARP
+from hetir.ir import ops
+from hetir.ir.core import Kernel, Operation, Value
+from hetir.ir.types import ArrayType, Scalar
+from hetir.passes.layout import accessed
+from hetir.passes.regions import definitions
+from hetir.passes.sites import REPORTS
+from hetir.target import key_of
+
+_ACCESSES = (
+    *(ops.LOAD, ops.STORE, ops.ATOMIC_LOAD, ops.ATOMIC_STORE, ops.ATOMIC_RMW, ops.ATOMIC_CAS),
+)
+_SUBGROUP_OPS = (ops.SHUFFLE, ops.BALLOT, ops.VOTE, ops.SUBGROUP_REDUCE)
+
+
+def entry_of(kernel: Kernel) -> str:
+    """The name of the entry: PTX reserves its opcodes, and has ASCII names only."""
+    raw = kernel.name.encode()
+    shown = "".join(chr(c) if c < 128 and (chr(c).isalnum() or c == 95) else f"${c:02X}" for c in raw)
+    return f"hetir_kernel_{shown}"
+
+
+class Emitter(Structured):
+    """Emits one kernel whose ops the target covers."""
+
+    code: PtxCode
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        layout: Layout,
+        target: str,
+        *,
+        workgroup: Workgroup | None,
+        disjoint: bool,
+    ) -> None:
+        super().__init__(PtxCode())
+        self.kernel = kernel
+        self.frame = Frame(self.code, kernel, layout, workgroup)
+        self.memory = Memory(self.code, kernel, target)
+        self.subgroups = Subgroups(self.code, self.frame, kernel)
+        self.records = Records(self.code, self.frame, kernel, target)
+        self._definitions = definitions(kernel.body)
+        self._constant = _constant(kernel) if disjoint else frozenset[Value]()
+
+    def module(self) -> str:
+        """The whole LLVM module."""
+        allocas = self.code.reserve()
+        for param in self.kernel.params:
+            if isinstance(param.value.type, Scalar):
+                self.local[param.value] = self.frame.scalar(param.value)
+        self.body(self.kernel.body.body)
+        self.code.fill(allocas, self.frame.allocas)
+        body = "\n".join(self.code.lines)
+        head = f"define ptx_kernel void @{entry_of(self.kernel)}({self.frame.signature}) #0"
+        parts = [
+            *self.frame.globals(),
+            f"{head} {{\nentry:\n{body}\n}}",
+            *self.records.text(),
+            *sorted(self.code.declarations.values()),
+            f"attributes #0 = {{ nounwind {self._bounds()} }}",
+            "attributes #1 = { nounwind convergent }",
+            "attributes #2 = { nounwind noinline cold convergent }",
+            "!0 = !{}",
+        ]
+        return "\n\n".join(parts) + "\n"
+
+    def _bounds(self) -> str:
+        """A size that is given holds exactly; else any that a launch can have must fit."""
+        if self.frame.workgroup:
+            return f'"nvvm.reqntid"="{",".join(map(str, self.frame.workgroup))}"'
+        return f'"nvvm.maxntid"="{MAX_ITEMS}"'
+
+    def leave(self, op: Operation) -> None:
+        """The work-item ends."""
+        self.code.put("ret void")
+
+    def emit(self, op: Operation) -> None:
+        """Emit an op without regions that is no terminator."""
+        args = [self.local[v] for v in op.operands if not isinstance(v.type, ArrayType)]
+        result = self._emit(op, args)
+        if op.results and result is not None:
+            self.local[op.result] = result
+
+    def _emit(self, op: Operation, args: list[str]) -> str | None:
+        if op.spec in _ACCESSES:
+            return self.memory.access(op, args, self._tags(op))
+        if op.spec in _SUBGROUP_OPS:
+            return self.subgroups.emit(op, args)
+        if op.spec in REPORTS:
+            return self.records.emit(op, args)
+        if op.spec is ops.FENCE:
+            return self.memory.fence(op)
+        if op.spec is ops.BARRIER:
+            wide = op.attrs["scope"] == "workgroup" or self.frame.width > WARP
+            return self.memory.barrier(op, None if wide else self.subgroups.mask())
+        rule = RULES.get(key_of(op))
+        return self._place(op) if rule is None else rule(self.code, op, args)
+
+    def _place(self, op: Operation) -> str | None:
+        """Ids, and where arrays lie."""
+        frame, axis = self.frame, op.attrs.get("axis")
+        match op.name:
+            case "alloc":
+                return frame.private(op.result) if _is_private(op.result) else None
+            case "base":
+                array = op.operands[0]
+                return self.local[array] if _is_private(array) else frame.base(array)
+            case "dim" | "stride":
+                assert isinstance(axis, int)
+                found = frame.extent if op.spec is ops.DIM else frame.stride
+                return found(op.operands[0], axis)
+            case "lane_id":
+                return frame.wide(self.subgroups.lane())
+            case "subgroup_id":
+                return frame.wide(self.subgroups.number())
+            case "subgroup_size":
+                return str(frame.width)
+            case "group_id" | "global_id" | "num_groups":
+                assert isinstance(axis, int)
+                return getattr(frame, op.name)(axis)
+            case _:
+                assert isinstance(axis, int)
+                return frame.wide(getattr(frame, op.name)(axis))
+
+    def _tags(self, op: Operation) -> str:
+        """What no other work-item writes may be read through the texture path."""
+        root = root_of(op.operands[0], self._definitions)
+        return ", !invariant.load !0" if root in self._constant else ""
+
+
+def _is_private(value: Value) -> bool:
+    return isinstance(value.type, ArrayType) and value.type.space == "private"
+
+
+def _constant(kernel: Kernel) -> frozenset[Value]:
+    """Array parameters that a kernel only reads, if nothing synchronises in it."""
+    if synchronises(kernel):
+        return frozenset()
+    _, writes = accessed(kernel)
+    arrays = {p.value for p in kernel.params if isinstance(p.value.type, ArrayType)}
+    return frozenset(arrays - writes)

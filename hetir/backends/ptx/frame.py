@@ -1,0 +1,242 @@
+"""What a work-item finds when it begins: arguments, ids, lanes, shared memory."""
+
+from __future__ import annotations
+
+from math import prod
+
+from hetir.artifact import Layout
+from hetir.backends.llvm.code import memory_type
+from hetir.backends.ptx.code import PtxCode, pointer
+from hetir.backends.ptx.targets import WARP
+from hetir.diagnostics import CompileError
+from hetir.ir import ops
+from hetir.ir.core import Kernel, Operation, Value, walk
+from hetir.ir.types import ArrayType, RefType, Scalar, Type
+
+Workgroup = tuple[int, int, int]
+
+SHARED = "@hetir_shared"
+SHARED_ALIGNMENT = 16
+STATIC_SHARED_BYTES = 48 * 1024
+MAX_ITEMS = 1024
+# PTX ISA, "Kernel Function Parameters": bytes from PTX 8.1, and what drivers took before
+MAX_PARAMETER_BYTES = 32764
+SMALL_PARAMETER_BYTES = 4096
+# the second parameter: i64 groups[3], i64 first group[3], u64 records
+LAUNCH_BYTES = 56
+_FIRST_GROUP, _RECORDS = 24, 48
+_AXES = "xyz"
+
+
+class ParameterBytesError(CompileError):
+    """The arguments of a kernel take more room than a launch passes.
+
+    Cause: hundreds of arrays or scalars. Fix: put scalars in an array, or split the kernel.
+    """
+
+    code = "HET372"
+
+
+def parameter_bytes(layout: Layout) -> int:
+    """Bytes of both parameters. Raises ParameterBytesError."""
+    size = layout.size + LAUNCH_BYTES
+    if size > MAX_PARAMETER_BYTES:
+        raise ParameterBytesError(
+            f"the arguments take {layout.size} bytes, a launch passes "
+            f"{MAX_PARAMETER_BYTES - LAUNCH_BYTES}",
+            hint="put scalars in an array, or split the kernel",
+        )
+    return size
+
+
+class Frame:
+    """Emits what depends on the launch and on the work-item's place in it."""
+
+    def __init__(
+        self, code: PtxCode, kernel: Kernel, layout: Layout, workgroup: Workgroup | None
+    ) -> None:
+        self.code = code
+        self.kernel = kernel
+        self.workgroup = workgroup
+        self.width = kernel.options.width
+        self._slots = {p.value: s for p, s in zip(kernel.params, layout.slots, strict=True)}
+        self._size = layout.size
+        self._places, self.shared_bytes = self._shared()
+        self.allocas: list[str] = []
+
+    # ---- the function's head --------------------------------------------------------
+
+    @property
+    def signature(self) -> str:
+        """The two by-value parameters: the argument block, where there is one, and the launch."""
+        launch = f"ptr byval([{LAUNCH_BYTES} x i8]) align 8 %launch"
+        return f"ptr byval([{self._size} x i8]) align 16 %args, {launch}" if self._size else launch
+
+    def globals(self) -> list[str]:
+        """The declaration of shared memory: past what is static, the launch gives it."""
+        if not self.shared_bytes:
+            return []
+        space = f"addrspace(3) global [{self.shared_bytes} x i8]"
+        if self.shared_bytes > STATIC_SHARED_BYTES:
+            return [f"{SHARED} = external addrspace(3) global [0 x i8], align {SHARED_ALIGNMENT}"]
+        return [f"{SHARED} = internal {space} undef, align {SHARED_ALIGNMENT}"]
+
+    @property
+    def items(self) -> int:
+        """Work-items a workgroup, or the most there can be."""
+        return prod(self.workgroup) if self.workgroup else MAX_ITEMS
+
+    @property
+    def whole_warps(self) -> bool:
+        """Whether it is known that no warp has missing lanes."""
+        return self.workgroup is not None and self.items % WARP == 0
+
+    # ---- arguments ------------------------------------------------------------------
+
+    def scalar(self, param: Value) -> str:
+        """A scalar parameter."""
+        kind = param.type
+        assert isinstance(kind, Scalar)
+        value = self._argument(self._slots[param].offset, memory_type(kind), kind.bytes)
+        return self.code.add(f"icmp ne i8 {value}, 0") if kind.kind == "bool" else value
+
+    def base(self, array: Value) -> str:
+        """The address of an array's first element."""
+        assert isinstance(array.type, ArrayType)
+        if array in self._slots:
+            return self._argument(self._slots[array].offset, pointer(array.type.space), 8)
+        place = self._places[array]
+        return self.code.at("shared", SHARED, str(place))
+
+    def extent(self, array: Value, axis: int) -> str:
+        """The extent of an axis of an array parameter."""
+        return self._argument(self._slots[array].offset + 8 + 8 * axis, "i64", 8)
+
+    def stride(self, array: Value, axis: int) -> str:
+        """The stride in bytes of an axis of an array parameter."""
+        slot = self._slots[array]
+        assert slot.ndim is not None
+        return self._argument(slot.offset + 8 + 8 * (slot.ndim + axis), "i64", 8)
+
+    def records(self) -> str:
+        """The address of the record buffer, 0 where nobody listens."""
+        return self._launch(_RECORDS, pointer("global"))
+
+    def _argument(self, offset: int, kind: str, align: int) -> str:
+        return self._load("%args", offset, kind, align)
+
+    def _launch(self, offset: int, kind: str = "i64") -> str:
+        return self._load("%launch", offset, kind, 8)
+
+    def _load(self, block: str, offset: int, kind: str, align: int) -> str:
+        address = self.code.at("private", block, str(offset))
+        return self.code.add(f"load {kind}, ptr {address}, align {align}, !invariant.load !0")
+
+    # ---- ids ------------------------------------------------------------------------
+
+    def special(self, name: str, axis: int) -> str:
+        """A special register of 32 bits: `tid`, `ntid` or `ctaid`."""
+        function = f"llvm.nvvm.read.ptx.sreg.{name}.{_AXES[axis]}"
+        self.code.declarations[function] = f"declare i32 @{function}()"
+        return self.code.add(f"call i32 @{function}()")
+
+    def local_id(self, axis: int) -> str:
+        """The work-item's place in its workgroup, 32 bits."""
+        if self.workgroup and self.workgroup[axis] == 1:
+            return "0"
+        return self.special("tid", axis)
+
+    def group_size(self, axis: int) -> str:
+        """Work-items a workgroup along an axis, 32 bits."""
+        return str(self.workgroup[axis]) if self.workgroup else self.special("ntid", axis)
+
+    def num_groups(self, axis: int) -> str:
+        """Workgroups in the grid, which may be more than one launch takes."""
+        return self._launch(8 * axis)
+
+    def group_id(self, axis: int) -> str:
+        """The workgroup's place in the grid: a grid that is too large runs as several launches."""
+        here = self.wide(self.special("ctaid", axis))
+        first = self._launch(_FIRST_GROUP + 8 * axis)
+        return self.code.add(f"add nuw nsw i64 {first}, {here}")
+
+    def global_id(self, axis: int) -> str:
+        """group_id * group_size + local_id."""
+        group, size = self.group_id(axis), self.wide(self.group_size(axis))
+        first = self.code.add(f"mul nuw nsw i64 {group}, {size}")
+        return self.code.add(f"add nuw nsw i64 {first}, {self.wide(self.local_id(axis))}")
+
+    def wide(self, value: str) -> str:
+        """A number of 32 bits that is not negative, as 64."""
+        return value if value.isdigit() else self.code.add(f"zext nneg i32 {value} to i64")
+
+    def linear_group(self) -> str:
+        """The workgroup's number, x fastest."""
+        code = self.code
+        x, y, z = map(self.group_id, range(3))
+        plane = code.add(f"mul nuw nsw i64 {z}, {self.num_groups(1)}")
+        row = code.add(f"add nuw nsw i64 {plane}, {y}")
+        first = code.add(f"mul nuw nsw i64 {row}, {self.num_groups(0)}")
+        return code.add(f"add nuw nsw i64 {first}, {x}")
+
+    def linear(self) -> str:
+        """The work-item's number in its workgroup, x fastest, 32 bits."""
+        code, number = self.code, self.local_id(2)
+        for axis in (1, 0):
+            if self.workgroup and self.workgroup[axis] == 1:
+                continue
+            below, own = self.group_size(axis), self.local_id(axis)
+            if number == "0":
+                number = own
+                continue
+            row = code.add(f"mul nuw nsw i32 {number}, {below}")
+            number = code.add(f"add nuw nsw i32 {row}, {own}")
+        return number
+
+    def count(self) -> str:
+        """Work-items in the workgroup, 32 bits."""
+        if self.workgroup:
+            return str(self.items)
+        code = self.code
+        plane = code.add(f"mul nuw nsw i32 {self.group_size(0)}, {self.group_size(1)}")
+        return code.add(f"mul nuw nsw i32 {plane}, {self.group_size(2)}")
+
+    # ---- memory of the workgroup and of the work-item -------------------------------
+
+    def _shared(self) -> tuple[dict[Value, int], int]:
+        """Where each shared array lies, and the bytes in all; exchanges come last."""
+        places: dict[Value, int] = {}
+        end = 0
+        for op in walk(self.kernel.body):
+            if op.spec is ops.ALLOC and _space(op) == "shared":
+                start = -(-end // SHARED_ALIGNMENT) * SHARED_ALIGNMENT
+                places[op.result], end = start, start + array_bytes(op.result.type)
+        self.exchange = -(-end // SHARED_ALIGNMENT) * SHARED_ALIGNMENT
+        if self.width > WARP and any(op.spec is ops.SHUFFLE for op in walk(self.kernel.body)):
+            end = self.exchange + 9 * self.items
+        return places, end
+
+    def private(self, array: Value) -> str:
+        """A private array, in the work-item's local memory."""
+        name = "%" + self.code.fresh("private")
+        self.allocas.append(f"  {name} = alloca [{array_bytes(array.type)} x i8], align 16")
+        return name
+
+
+def _space(op: Operation) -> str:
+    kind = op.attrs["type"]
+    assert isinstance(kind, ArrayType)
+    return kind.space
+
+
+def array_bytes(kind: Type) -> int:
+    """Bytes of a shared or private array."""
+    assert isinstance(kind, ArrayType)
+    return prod(kind.shape or ()) * kind.element.bytes
+
+
+def space_of(op: Operation) -> str:
+    """The space that an access touches."""
+    kind = op.operands[0].type
+    assert isinstance(kind, RefType)
+    return kind.space
