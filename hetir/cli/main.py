@@ -8,6 +8,7 @@ import typer
 
 from hetir import __version__
 from hetir.cli import (
+    bench,
     build,
     cache,
     check,
@@ -27,7 +28,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for module in (demo, devices, targets, build, inspect, run, check, occupancy, litmus, cache):
+for module in (demo, devices, targets, build, inspect, run, check, occupancy, litmus, cache, bench):
     module.register(app)
 
 

@@ -1,0 +1,1 @@
+"""hetir beside C, NumPy, numba, torch and OpenCL on the kernels of the library."""

@@ -1,0 +1,105 @@
+"""What happens once: imports, the first result of a new process, compile time by size."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import hetir
+
+FOLDER = Path(__file__).parent
+SAMPLES = 5
+IMPORTS = ("numpy", "hetir", "hetir.lang")
+Row = dict[str, Any]
+
+
+def _python(peer: str) -> str:
+    return os.environ.get(f"HETIR_BENCH_PYTHON_{peer.upper()}", sys.executable)
+
+
+def _environment(cache: str) -> dict[str, str]:
+    """Caches in a folder of their own, hetir found where this process found it."""
+    root = str(Path(hetir.__file__).parent.parent)
+    path = os.pathsep.join((root, os.environ.get("PYTHONPATH", "")))
+    own = {"HETIR_CACHE_DIR": cache, "NUMBA_CACHE_DIR": cache, "PYTHONPATH": path}
+    return {**os.environ, **own}
+
+
+def first_results() -> list[Row]:
+    """Import times, and the first softmax of hetir and of numba, cold and with a warm cache."""
+    rows: list[Row] = [_import_time(name) for name in ("", *IMPORTS)]
+    for peer in ("hetir", "numba"):
+        samples: dict[str, list[Row]] = {"cold": [], "warm": []}
+        for _ in range(SAMPLES):
+            with tempfile.TemporaryDirectory(prefix="hetir-bench-cache-") as cache:
+                for kind, found in samples.items():
+                    found.append(_first_result(peer, kind, cache))
+        for kind, found in samples.items():
+            if any("failed" in row for row in found):
+                rows.append(next(row for row in found if "failed" in row))
+            else:
+                rows.append(min(found, key=lambda row: row["ms"]) | _spread(found))
+    return rows
+
+
+def _spread(found: list[Row]) -> Row:
+    return {"ms_median": statistics.median(row["ms"] for row in found), "samples": len(found)}
+
+
+def _first_result(peer: str, kind: str, cache: str) -> Row:
+    start = time.monotonic()
+    done = subprocess.run(
+        [_python(peer), str(FOLDER / "first_result.py"), peer],
+        capture_output=True,
+        text=True,
+        env=_environment(cache),
+        check=False,
+    )
+    place = {"kind": "startup", "peer": peer, "cache": kind}
+    if done.returncode:
+        return {**place, "failed": done.stderr.strip().split("\n")[-1][:200]}
+    clock = json.loads(done.stdout)
+    return {
+        **place,
+        "ms": (clock["result"] - start) * 1e3,
+        "interpreter_ms": (clock["started"] - start) * 1e3,
+        "numpy_ms": (clock["numpy"] - clock["started"]) * 1e3,
+        "import_ms": (clock["imported"] - clock["numpy"]) * 1e3,
+        "first_ms": (clock["result"] - clock["imported"]) * 1e3,
+        "right": clock["right"],
+    }
+
+
+def _import_time(name: str) -> Row:
+    """Wall time of a process that imports one module (none for the bare interpreter)."""
+    times: list[float] = []
+    for _ in range(SAMPLES):
+        start = time.perf_counter()
+        command = [_python("hetir"), "-c", f"import {name}" if name else ""]
+        subprocess.run(command, env=_environment(tempfile.gettempdir()), check=True)
+        times.append((time.perf_counter() - start) * 1e3)
+    median = statistics.median(times)
+    return {"kind": "import", "module": name, "ms": min(times), "ms_median": median}
+
+
+def compile_curve(seconds: float = 60.0) -> list[Row]:
+    """Rows of compile_times.py, with an empty cache."""
+    with tempfile.TemporaryDirectory(prefix="hetir-bench-cache-") as cache:
+        done = subprocess.run(
+            [_python("hetir"), str(FOLDER / "compile_times.py"), str(seconds)],
+            capture_output=True,
+            text=True,
+            env=_environment(cache),
+            check=False,
+        )
+    rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    if done.returncode:
+        rows.append({"kind": "compile", "failed": done.stderr.strip().split("\n")[-1][:200]})
+    return rows
