@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from operator import index
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from hetir import emulator, limits, runtime
 from hetir.artifact import Artifact, Resources, Slot
-from hetir.backends import cpu
+from hetir.backends import cpu, ptx, spirv
 from hetir.backends.cpu.fingerprint import fingerprint
 from hetir.diagnostics import CompileError, Label
+from hetir.emulator import ptx as emulated_ptx
 from hetir.frontend import Argument, Traced, parse_signature
 from hetir.frontend import record as record_function
 from hetir.ir.canonical import canonicalise, content_hash
@@ -40,6 +41,28 @@ class TargetError(CompileError):
     """
 
     code = "HET360"
+
+
+class Compile(Protocol):
+    """A backend's entry: an artifact of a kernel without calls."""
+
+    def __call__(self, kernel: Kernel, *, target: str, workgroup: Dims | None) -> Artifact:
+        """Compile for a target, whose name says more than its family."""
+        ...
+
+
+class Backend(NamedTuple):
+    """What the compiler calls for one family of targets; the fingerprint is part of the key."""
+
+    compile: Compile
+    fingerprint: Callable[[str], str]
+
+
+_BACKENDS: Mapping[str, Backend] = {
+    "cpu": Backend(cpu.compile_kernel, fingerprint),
+    "ptx": Backend(ptx.compile_kernel, ptx.fingerprint),
+    "spirv": Backend(spirv.compile_kernel, spirv.fingerprint),
+}
 
 
 class Source(Protocol):
@@ -128,14 +151,15 @@ def lower(kernel: Kernel, target: str, workgroup: Dims | None = None) -> Artifac
     check_limits(kernel, target, workgroup)
     if family == "hetir":
         return describe(kernel, print_kernel(canonicalise(simplify(kernel))), workgroup)
-    if family != "cpu":
+    if family not in _BACKENDS:
         raise TargetError(
             f"`{target}` has no backend in this version", hint='compile for target="cpu" or "hetir"'
         )
-    key = cache_key(kernel, fingerprint(target), workgroup)
+    backend = _BACKENDS[family]
+    key = cache_key(kernel, backend.fingerprint(target), workgroup)
 
     def make() -> bytes:
-        made = cpu.compile_kernel(simplify(kernel), target=target, workgroup=workgroup)
+        made = backend.compile(simplify(kernel), target=target, workgroup=workgroup)
         return runtime.encode(replace(finish(made, kernel), key=key))
 
     return runtime.decode(runtime.cache().make(key, make))
@@ -288,4 +312,27 @@ def _slot_value(slot: Slot, values: Sequence[Any]) -> Any:
     return np.array(value if isinstance(value, np.ndarray) else value.numpy())
 
 
+def prepare_ptx(text: str, entry: str) -> runtime.Execute:
+    """PTX text as the device `ptx-emulator` runs it."""
+    machine = emulated_ptx.Machine(emulated_ptx.parse(text))
+    machine.program(entry)
+
+    def execute(
+        grid: Dims,
+        workgroup: Dims,
+        params: bytes,
+        memories: Sequence[np.ndarray[Any, Any]],
+        shared_bytes: int,
+    ) -> None:
+        memory = emulated_ptx.Memory()
+        for number, array in enumerate(memories):
+            memory.add(array, f"allocation {number}", address=int(array.ctypes.data))
+        machine.launch(
+            entry, grid, workgroup, params, shared_bytes, memory, uninitialised=True
+        )
+
+    return execute
+
+
 runtime.register("emulator", lambda: [runtime.EmulatorDriver(evaluate)])
+runtime.register("ptx-emulator", lambda: [runtime.PtxEmulatorDriver(prepare_ptx)])

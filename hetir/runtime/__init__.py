@@ -47,6 +47,7 @@ from hetir.runtime.driver import (
     Records,
 )
 from hetir.runtime.drivers.emulator import EmulatorDriver
+from hetir.runtime.drivers.ptx_emulator import Execute, PtxEmulatorDriver
 from hetir.runtime.errors import (
     ArgumentError,
     DeviceError,
@@ -72,12 +73,14 @@ __all__ = [
     "DriverError",
     "EmulatorDriver",
     "Event",
+    "Execute",
     "Launch",
     "LaunchFailedError",
     "LaunchTimeoutError",
     "OutOfMemoryError",
     "Portrait",
     "Program",
+    "PtxEmulatorDriver",
     "Queue",
     "Records",
     "absent",

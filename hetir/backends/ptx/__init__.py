@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+from importlib import metadata
 
 from hetir.artifact import Artifact, Resources
 from hetir.backends.llvm.machine import compile_ir, version
-from hetir.backends.ptx.assembler import Assembled, assemble, disassemble
+from hetir.backends.ptx.assembler import Assembled, assemble, disassemble, identity
 from hetir.backends.ptx.emit import Emitter, entry_of
 from hetir.backends.ptx.frame import SMALL_PARAMETER_BYTES, Workgroup, parameter_bytes
 from hetir.backends.ptx.targets import (
@@ -26,10 +27,16 @@ from hetir.passes.sites import sites_of
 from hetir.passes.uniformity import uniformity
 from hetir.target import UnsupportedError
 
-__all__ = ["UnknownPtxTargetError", "compile_kernel", "disassemble", "emit_ir", "sass"]
+__all__ = ["UnknownPtxTargetError", "compile_kernel", "emit_ir", "fingerprint", "sass"]
 
 VERSION = 1  # of the code that this backend writes, part of every key
 _ONE_WAY = ("fence.acquire", "fence.release")
+
+
+def fingerprint(target: str) -> str:
+    """Part of the cache key: what of LLVM and of the assembler shapes the artifact."""
+    parts = (str(VERSION), target, metadata.version("llvmlite"), identity())
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 def emit_ir(

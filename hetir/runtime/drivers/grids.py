@@ -1,0 +1,33 @@
+"""Grids of PTX kernels: the launch parameter, and grids too large for one launch in pieces."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from itertools import product
+
+from hetir.artifact import Artifact
+from hetir.runtime.driver import Dims
+
+STATIC_SHARED_BYTES = 48 * 1024
+_LAUNCH = struct.Struct("<6qQ")
+
+
+def pieces(grid: Dims, most: Dims) -> Iterator[tuple[Dims, Dims]]:
+    """The first workgroup and the extents of each launch, x fastest, that together are `grid`."""
+    starts = (range(0, n, limit) for n, limit in zip(reversed(grid), reversed(most), strict=True))
+    for z, y, x in product(*starts):
+        first = (x, y, z)
+        sizes = tuple(min(n - f, m) for n, f, m in zip(grid, first, most, strict=True))
+        yield first, (sizes[0], sizes[1], sizes[2])
+
+
+def parameters(block: bytes, grid: Dims, first: Dims, records: int) -> bytes:
+    """Both parameters of an entry: the argument block, then the launch."""
+    return block + _LAUNCH.pack(*grid, *first, records)
+
+
+def dynamic_shared_bytes(artifact: Artifact) -> int:
+    """What the launch must give: all of the shared memory once it is more than can be static."""
+    size = artifact.resources.shared_bytes
+    return size if size > STATIC_SHARED_BYTES else 0
