@@ -122,6 +122,15 @@ def _hints(b: Build, order: Ordering, space: str, cache: tuple[str, ...]) -> Non
         b.choose(*_PREFETCH)
 
 
+def _check_order(b: Build, order: Ordering, space: str) -> None:
+    """Strong accesses are of memory that threads share."""
+    modifiers = set(b.ins.modifiers)
+    if order is not WEAK and space in {"local", "const", "param"}:
+        raise b.unknown("volatile" if "volatile" in modifiers else order.order)
+    if "mmio" in modifiers and space not in {"generic", "global"}:
+        raise b.unknown("mmio")
+
+
 def _shape(b: Build, space: str) -> tuple[int, PtxType]:
     lanes = {"v2": 2, "v4": 4, "v8": 8, "": 1}[b.choose("v2", "v4", "v8")]
     kind = b.type(_TYPES)
@@ -148,6 +157,7 @@ def _load(b: Build) -> Step:
     constant = b.flag("nc")
     if constant and (space != "global" or order is not WEAK or "weak" in b.ins.modifiers):
         raise b.wrong(".nc goes with plain loads of .global")
+    _check_order(b, order, space)
     _hints(b, order, space, _LOAD_HINTS)
     lanes, kind = _shape(b, space)
     b.count(2)
@@ -203,6 +213,7 @@ def _parameter(b: Build, place: Target, kind: PtxType, lanes: int) -> Step:
 def _store(b: Build) -> Step:
     order = ordering(b, ("relaxed", "release"))
     space = space_of(b)
+    _check_order(b, order, space)
     _hints(b, order, space, _STORE_HINTS)
     lanes, kind = _shape(b, space)
     b.count(2)

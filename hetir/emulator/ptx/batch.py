@@ -86,7 +86,7 @@ class Batch:
         return np.full(self.lanes, _POISON % (1 << kind.bits), kind.storage)
 
     def _store(self, space: str, size: int) -> Store:
-        store = Store(np.full(size, 0xA5, np.uint8), name=space, space=space)
+        store = Store(np.full(size, 0xA5, np.uint8), name="", space=space)
         if self.launch.uninitialised:
             store.written = np.zeros(size, bool)
         return store
