@@ -13,6 +13,7 @@ import numpy as np
 from hetir.runtime.arrays import Array
 from hetir.runtime.device import Device
 from hetir.runtime.driver import Absent, Driver, DriverAbsentError
+from hetir.runtime.drivers import opencl
 from hetir.runtime.drivers.cpu import CpuDriver
 from hetir.runtime.errors import DeviceError
 
@@ -24,11 +25,6 @@ _WITHOUT_DRIVER = (
         driver="cuda",
         reason="this version of hetir has no driver for NVIDIA GPUs",
         remedy="compile ahead of time for a `ptx` target once its backend is there",
-    ),
-    Absent(
-        driver="opencl",
-        reason="this version of hetir has no driver for OpenCL devices",
-        remedy="a later version, with `pip install 'hetir[opencl]'`",
     ),
     Absent(
         driver="vulkan",
@@ -110,6 +106,7 @@ class Registry:
 
 _REGISTRY = Registry()
 _REGISTRY.register("cpu", lambda: (CpuDriver(),))
+_REGISTRY.register("opencl", opencl.probe)
 register, device = _REGISTRY.register, _REGISTRY.device
 devices, absent = _REGISTRY.devices, _REGISTRY.absent
 _PROCESS = os.getpid()

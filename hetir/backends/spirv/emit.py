@@ -9,7 +9,7 @@ from hetir.backends.spirv.memory import Memory, in_parts_of_words
 from hetir.backends.spirv.records import Records
 from hetir.backends.spirv.rules import Rule
 from hetir.backends.spirv.structure import Structured
-from hetir.ir.core import Kernel, Operation
+from hetir.ir.core import Kernel, Operation, walk
 from hetir.ir.types import ArrayType, RefType, Scalar, Type
 from hetir.target import Target, key_of
 
@@ -39,6 +39,12 @@ class Emitter(Structured):
     def type_of(self, kind: Type) -> int:
         """References to global memory are the flavour's."""
         return self.flavour.reference if isinstance(kind, RefType) else self.code.of(kind)
+
+    def enter(self, loop: Operation) -> None:
+        """A loop over floats says that their order is what it is."""
+        (body,) = loop.regions
+        if any(op.name in _ROUNDING and _is_float(op) for op in walk(body)):
+            self.flavour.keep_order()
 
     def emit(self, op: Operation) -> None:
         """Emit an op without regions that is no terminator."""
@@ -117,6 +123,12 @@ class Emitter(Structured):
                 return self.code.number(64, self.kernel.options.width)
 
 
+def _is_float(op: Operation) -> bool:
+    kind = op.result.type
+    return isinstance(kind, Scalar) and kind.is_float
+
+
+_ROUNDING = frozenset(("add", "sub", "mul", "fma"))
 _IDS = frozenset(
     (
         *("local_id", "group_id", "group_size", "num_groups", "global_id"),

@@ -119,6 +119,9 @@ class Flavour(ABC):
     def lane_slot(self, item: int) -> Place:
         """The 64-bit place of a work-item through which subgroup operations exchange values."""
 
+    def keep_order(self) -> None:
+        """In a loop's body: keep the device's compiler from reordering sums."""
+
     # ---- ids -----------------------------------------------------------------------------
 
     @abstractmethod

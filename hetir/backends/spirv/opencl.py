@@ -15,6 +15,9 @@ from hetir.artifact import BLOCK_BY_VALUE_BYTES
 from hetir.backends.spirv.flavour import U64, Dialect, Flavour, Place, cache_by_axis
 from hetir.ir.types import ArrayType, Scalar
 
+KEEP_ORDER = 0
+"""The specialisation constant (a bool) that keeps compilers from reordering sums of floats."""
+
 _STORAGE = {
     "global": "CrossWorkgroup",
     "constant": "CrossWorkgroup",
@@ -152,6 +155,24 @@ class OpenCL(Flavour):
         """Eight bytes of the local memory that the launch gives."""
         offset = self.code.add("OpShiftLeftLogical", self.code.int(64), item, self.code.number(64, 3))
         return self.place("shared", self._lanes, offset, U64)
+
+    def keep_order(self) -> None:
+        """A volatile store, where the driver found that it is needed.
+
+        Intel's runtime for CPUs turns a loop that sums floats into sums of every second term
+        and so on, whatever the module says; not so a loop with a volatile access.
+        """
+        code = self.code
+        needed, place = self._order
+        with code.when(needed):
+            code.put("OpStore", place, code.number(32, 0), "Volatile|Aligned", 4)
+
+    @cached_property
+    def _order(self) -> tuple[int, int]:
+        """The specialisation constant that asks for the stores, and where they go."""
+        needed = self.module.unique("OpSpecConstantFalse", self.code.bool())
+        self.module.decorate(needed, "SpecId", KEEP_ORDER)
+        return needed, self.code.local(self.code.int(32))
 
     # ---- ids -----------------------------------------------------------------------------
 

@@ -51,6 +51,9 @@ class Structured:
         """Emit an op without regions that is no terminator."""
         raise AssertionError(op.name)
 
+    def enter(self, loop: Operation) -> None:
+        """Called at the start of a loop's body."""
+
     def region(self, body: Sequence[Operation]) -> None:
         """Emit ops, up to and with the terminator; what cannot be reached is left out."""
         for op in body:
@@ -151,6 +154,7 @@ class Structured:
         code.put("OpLoopMerge", leave.label, again.label, "None")
         code.jump(body)
         code.start(body)
+        self.enter(op)
         self._body(region, again, leave)
         self._close(head, initial, self._latch(again, kinds))
         self._results(op, leave)
@@ -172,6 +176,7 @@ class Structured:
         code.put("OpLoopMerge", leave.label, again.label, "None")
         code.end("OpBranchConditional", more, body, leave.label)
         code.start(body)
+        self.enter(op)
         self._body(region, again, leave)
         following = self._latch(again, kinds)
         bumped = code.add("OpIAdd", wide, counter, code.number(64, 1))

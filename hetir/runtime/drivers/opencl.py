@@ -1,0 +1,514 @@
+"""OpenCL devices that take SPIR-V, through pyopencl (extra `opencl`).
+
+A kernel's arguments are those of `hetir.backends.spirv.opencl`: for each array its buffer,
+the block with byte offsets in the place of addresses, the records, the device's hidden word,
+and local memory where the kernel has one argument more.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import struct
+import tempfile
+import threading
+import time
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hetir.artifact import BLOCK_BY_VALUE_BYTES, Artifact
+from hetir.limits import limits_of
+from hetir.runtime.driver import (
+    Driver,
+    DriverAbsentError,
+    DriverError,
+    Event,
+    HostBytes,
+    Memory,
+    Portrait,
+    Task,
+    wait_quietly,
+)
+from hetir.runtime.drivers.spirv import Listing, listing, switched_on
+
+TARGET = "spirv:opencl"
+_COMPLETE = 0
+_GRACE_SECONDS = 1.0
+_LANE_BYTES = 8
+_HIDDEN_BYTES = 64
+# cl_device_fp_config: denormals, infinities and NaNs, rounding to nearest
+_IEEE = 1 | 2 | 4
+_EXACT_DIVISION = 128
+_EXTENSIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "Float64": "cl_khr_fp64",
+        "Int64Atomics": "cl_khr_int64_base_atomics",
+    }
+)
+_NO_MEMORY = ("MEM_OBJECT_ALLOCATION_FAILURE", "OUT_OF_HOST_MEMORY", "INVALID_BUFFER_SIZE")
+# made up, as OpenCL tells no addresses of buffers; far from what is one on the host
+_ADDRESSES = itertools.count(1 << 56, 1 << 41)
+
+
+@cache
+def _cl() -> Any:
+    """The library. Raises DriverAbsentError."""
+    try:
+        import pyopencl
+    except ImportError as error:
+        raise DriverAbsentError(
+            f"pyopencl cannot be imported ({error})", "pip install 'hetir[opencl]'"
+        ) from None
+    return pyopencl
+
+
+def _error(failure: Any) -> DriverError:
+    """A pyopencl error as the runtime's."""
+    name = _cl().status_code.to_string(failure.code, "code %d")
+    return DriverError(failure.routine or "OpenCL", failure.code, name)
+
+
+class OpenClEvent(Event):
+    """An event of the vendor's, or the error that kept the work from starting."""
+
+    __slots__ = ("_error", "handle", "keep")
+
+    def __init__(self, handle: Any, keep: Any = None, error: DriverError | None = None) -> None:
+        self.handle, self.keep, self._error = handle, keep, error
+
+    @property
+    def status(self) -> int:
+        """Negative for an error, 0 for the end."""
+        return -1 if self._error else self.handle.command_execution_status
+
+    def done(self) -> bool:
+        """Whether it has ended."""
+        return self.status <= _COMPLETE
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Look again and again, seldom as time goes by. Raises DriverError."""
+        begun = time.perf_counter()
+        while not self.done():
+            passed = time.perf_counter() - begun
+            if timeout is not None and passed >= timeout:
+                return False
+            time.sleep(min(0.002, 1e-5 + passed / 8))
+        self.keep = None
+        if self._error:
+            raise self._error
+        if self.status < _COMPLETE:
+            name = _cl().status_code.to_string(self.status, "code %d")
+            raise DriverError("clEnqueueNDRangeKernel", self.status, name)
+        return True
+
+    def times(self) -> tuple[int, int] | None:
+        """On the device's clock."""
+        if self._error:
+            return (0, 0)
+        if not self.done():
+            return None
+        return self.handle.profile.start, self.handle.profile.end
+
+    def abandon(self) -> bool:
+        """OpenCL cancels nothing: wait a moment."""
+        try:
+            return self.wait(_GRACE_SECONDS)
+        except DriverError:
+            return True
+
+
+class OpenClQueue:
+    """An in-order queue; the last event stands for all."""
+
+    __slots__ = ("handle", "last")
+
+    def __init__(self, handle: Any) -> None:
+        self.handle = handle
+        self.last: OpenClEvent | None = None
+
+
+class OpenClProgram:
+    """A kernel. Its arguments are state of OpenCL's object, so that launches take turns."""
+
+    __slots__ = ("artifact", "extra", "kernel", "lock")
+
+    def __init__(self, artifact: Artifact, kernel: Any) -> None:
+        self.artifact, self.kernel = artifact, kernel
+        self.lock = threading.Lock()
+        arrays = sum(slot.ndim is not None for slot in artifact.layout.slots)
+        own = arrays + bool(artifact.layout.size) + 2
+        self.extra = kernel.num_args - own
+
+
+class Tried(NamedTuple):
+    """What a trial of a device's arithmetic found: whether it is IEEE's, and what that takes."""
+
+    faithful: bool
+    keep_order: bool
+
+
+class OpenClDriver(Driver):
+    """One device."""
+
+    def __init__(self, device: Any, number: int) -> None:
+        cl = _cl()
+        self._device = device
+        self._context = cl.Context([device])
+        self._hidden: Any = None
+        self._lock = threading.Lock()
+        self._tried: Tried | None = None
+        self.portrait = _portrait(device, f"opencl:{number}")
+
+    def can_run(self, target: str) -> bool:
+        """Modules for OpenCL."""
+        return target == TARGET
+
+    # ---- memory --------------------------------------------------------------------------
+
+    def allocate(self, size: int) -> Memory:
+        """A buffer."""
+        cl = _cl()
+        if size > self._device.max_mem_alloc_size:
+            raise MemoryError
+        try:
+            buffer = cl.Buffer(self._context, cl.mem_flags.READ_WRITE, max(1, size))
+        except cl.Error as failure:
+            if any(name in str(failure) for name in _NO_MEMORY):
+                raise MemoryError from None
+            raise _error(failure) from failure
+        return Memory(next(_ADDRESSES), size, buffer)
+
+    def free(self, memory: Memory) -> None:
+        """OpenCL keeps a buffer until the commands that use it have ended."""
+        memory.token.release()
+
+    def write(self, queue: OpenClQueue, memory: Memory, offset: int, source: HostBytes) -> None:
+        """At once when the queue is idle, else later from a copy."""
+        if not source.size:
+            return
+        idle = queue.last is None or queue.last.done()
+        data = source if idle else source.copy()
+        made = self._copied(queue, memory.token, data, dst_offset=offset, is_blocking=idle)
+        if not idle:
+            queue.last = OpenClEvent(made, data)
+
+    def read(self, queue: OpenClQueue, memory: Memory, offset: int, into: HostBytes) -> None:
+        """After what is queued."""
+        if into.size:
+            self._copied(queue, into, memory.token, src_offset=offset, is_blocking=True)
+
+    def copy(
+        self, queue: OpenClQueue, to: tuple[Memory, int], of: tuple[Memory, int], size: int
+    ) -> Event:
+        """Between buffers."""
+        if not size:
+            return self.mark(queue)
+        offsets = {"dst_offset": to[1], "src_offset": of[1]}
+        made = self._copied(queue, to[0].token, of[0].token, byte_count=size, **offsets)
+        queue.last = OpenClEvent(made)
+        return queue.last
+
+    def _copied(self, queue: OpenClQueue, to: Any, of: Any, **options: Any) -> Any:
+        cl = _cl()
+        try:
+            made = cl.enqueue_copy(queue.handle, to, of, **options)
+            queue.handle.flush()
+        except cl.Error as failure:
+            raise _error(failure) from failure
+        return made
+
+    # ---- queues --------------------------------------------------------------------------
+
+    def make_queue(self) -> OpenClQueue:
+        """An in-order queue that keeps times."""
+        cl = _cl()
+        properties = cl.command_queue_properties.PROFILING_ENABLE
+        return OpenClQueue(cl.CommandQueue(self._context, self._device, properties))
+
+    def free_queue(self, queue: OpenClQueue) -> None:
+        """Its work still runs."""
+        queue.handle.flush()
+        queue.last = None
+
+    def mark(self, queue: OpenClQueue, after: Sequence[Event] = ()) -> Event:
+        """A marker."""
+        cl = _cl()
+        waits = _waits(after)
+        made = cl.enqueue_marker(queue.handle, wait_for=waits or None)
+        queue.handle.flush()
+        queue.last = OpenClEvent(made)
+        return queue.last
+
+    # ---- code ----------------------------------------------------------------------------
+
+    def load(self, artifact: Artifact) -> OpenClProgram:
+        """Build a module. Raises DriverError with what the device lacks, or its log."""
+        if artifact.binary is None:
+            raise DriverError("clCreateProgramWithIL", 0, "the artifact holds no module")
+        found = listing(artifact.binary)
+        if artifact.entry not in found.entries:
+            raise DriverError(
+                "clCreateKernel", -46, f"the module has no entry point {artifact.entry}"
+            )
+        self._check(found)
+        keep_order = self._try().keep_order
+        kernel = self._build(artifact.binary, artifact.entry, keep_order=keep_order)
+        return OpenClProgram(artifact, kernel)
+
+    def _check(self, found: Listing) -> None:
+        known = self._device.extensions.split()
+        for capability, extension in _EXTENSIONS.items():
+            if capability in found.capabilities and extension not in known:
+                raise DriverError(
+                    "clBuildProgram", -11, f"the device lacks {extension}, for {capability}"
+                )
+        reason = _unfaithful(self._device, double="Float64" in found.capabilities)
+        if reason or not self._try().faithful:
+            reason = reason or "its division, square root or sums are not IEEE's"
+            raise DriverError("clBuildProgram", -11, f"the device is not reproducible: {reason}")
+
+    def _build(self, binary: bytes, entry: str, *, keep_order: bool) -> Any:
+        cl = _cl()
+        exact = self._device.single_fp_config & _EXACT_DIVISION
+        options = ["-cl-fp32-correctly-rounded-divide-sqrt"] if exact else []
+        module = switched_on(binary) if keep_order else binary
+        program = cl.Program(self._context, module)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # a log that is not empty
+                program.build(options, [self._device])
+            return cl.Kernel(program, entry)
+        except cl.Error as failure:
+            log = program.get_build_info(self._device, cl.program_build_info.LOG)
+            name = cl.status_code.to_string(failure.code, "code %d")
+            raise DriverError("clBuildProgram", failure.code, f"{name}: {log.strip()}") from failure
+
+    def _try(self) -> Tried:
+        """Try the device's arithmetic, once; if its sums are out of order, with stores in loops."""
+        with self._lock:
+            if self._tried is None:
+                self._tried = Tried(faithful=False, keep_order=False)
+                for keep_order in (False, True):
+                    if self._computes_right(keep_order=keep_order):
+                        self._tried = Tried(faithful=True, keep_order=keep_order)
+                        break
+        return self._tried
+
+    def _computes_right(self, *, keep_order: bool) -> bool:
+        cl, queue = _cl(), self.make_queue()
+        binary = Path(__file__).with_name("float_check.spv").read_bytes()
+        try:
+            kernel = self._build(binary, "float_check", keep_order=keep_order)
+            x, y, expected = _trial()
+            flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+            hosts = (x, y, *map(np.zeros_like, expected))
+            buffers = [cl.Buffer(self._context, flags, hostbuf=host) for host in hosts]
+            block = struct.pack("<15q", *(0, len(x), 4) * 5) + bytes(8)
+            kernel.set_args(*buffers, block, None, None)
+            cl.enqueue_nd_range_kernel(queue.handle, kernel, x.shape, (1,))
+            for host, buffer in zip(hosts[2:], buffers[2:], strict=True):
+                cl.enqueue_copy(queue.handle, host, buffer)
+        except (cl.Error, DriverError):
+            return False
+        return all(a.tobytes() == b.tobytes() for a, b in zip(hosts[2:], expected, strict=True))
+
+    def unload(self, program: OpenClProgram) -> None:
+        """OpenCL keeps a kernel until the commands that use it have ended."""
+
+    # ---- launches ------------------------------------------------------------------------
+
+    def launch(self, queue: OpenClQueue, task: Task, after: Sequence[Event] = ()) -> Event:
+        """Queue a launch; what cannot be queued is an event that has failed."""
+        cl = _cl()
+        program: OpenClProgram = task.program
+        total = [g * w for g, w in zip(task.grid, task.workgroup, strict=True)]
+        waits = _waits(after)
+        try:
+            arguments = self._arguments(program, task)
+            with program.lock:
+                program.kernel.set_args(*arguments)
+                made = cl.enqueue_nd_range_kernel(
+                    queue.handle, program.kernel, total, task.workgroup, wait_for=waits or None
+                )
+            queue.handle.flush()
+        except cl.Error as failure:
+            return OpenClEvent(None, error=_error(failure))
+        queue.last = OpenClEvent(made, (program, arguments))
+        return queue.last
+
+    def _arguments(self, program: OpenClProgram, task: Task) -> list[Any]:
+        cl = _cl()
+        layout = program.artifact.layout
+        block, arguments = bytearray(task.block), list[Any]()
+        arrays = [slot for slot in layout.slots if slot.ndim is not None]
+        for slot, memory in zip(arrays, task.memories, strict=True):
+            (address,) = struct.unpack_from("<q", block, slot.offset)
+            struct.pack_into("<q", block, slot.offset, address - memory.address)
+            arguments.append(memory.token)
+        if layout.size > BLOCK_BY_VALUE_BYTES:
+            flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
+            arguments.append(cl.Buffer(self._context, flags, hostbuf=bytes(block)))
+        elif layout.size:
+            arguments.append(bytes(block))
+        arguments.append(task.records.token if task.records else None)
+        arguments.append(self._word())
+        if program.extra > 0:
+            size = _LANE_BYTES * task.workgroup[0] * task.workgroup[1] * task.workgroup[2]
+            arguments.append(cl.LocalMemory(size))
+        return arguments
+
+    def _word(self) -> Any:
+        """The hidden word that seq_cst operations update."""
+        with self._lock:
+            if self._hidden is None:
+                cl = _cl()
+                flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+                blank = np.zeros(_HIDDEN_BYTES, np.uint8)
+                self._hidden = cl.Buffer(self._context, flags, hostbuf=blank)
+        return self._hidden
+
+    def close(self) -> None:
+        """OpenCL gives everything back with the process."""
+
+
+def _waits(after: Sequence[Event]) -> list[Any]:
+    """The vendor's events to wait for; others are waited for here, failed ones left out."""
+    found: list[Any] = []
+    for event in after:
+        if not isinstance(event, OpenClEvent):
+            wait_quietly(event)
+        elif not event.done():
+            found.append(event.handle)
+    return found
+
+
+@cache
+def _trial() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], list[np.ndarray[Any, Any]]]:
+    """Operands for the trial, subnormal ones among them, and the right results."""
+    random = np.random.default_rng(0)
+    x, y = (random.random(512, np.float32) + np.float32(0.5) for _ in range(2))
+    x[:128] *= np.exp2(random.integers(-126, 120, 128)).astype(np.float32)
+    y[:128] *= np.exp2(random.integers(-100, 20, 128)).astype(np.float32)
+    x[:8] = np.arange(1, 9, dtype=np.uint32).view(np.float32)
+    x[8:128] = np.minimum(x[8:128], np.float32(1e9))
+    y[64:128] = np.maximum(y[64:128], np.float32(1e-9))
+    with np.errstate(all="ignore"):
+        total = np.float32(0)
+        for product in x * y:
+            total += product
+        return x, y, [x / y, np.sqrt(x), np.full_like(x, total)]
+
+
+def _unfaithful(device: Any, *, double: bool) -> str:
+    """Why the device's floats are not IEEE's, or nothing."""
+    widths = {"f32": device.single_fp_config} | (
+        {"f64": device.double_fp_config} if double else {}
+    )
+    for name, config in widths.items():
+        if config & _IEEE != _IEEE:
+            return f"the device has no subnormals, infinities or rounding to nearest for {name}"
+    return ""
+
+
+# ---- what is here ------------------------------------------------------------------------
+
+
+def probe() -> list[Driver]:
+    """Every device that takes SPIR-V. Raises DriverAbsentError."""
+    cl = _cl()
+    with _loader():
+        try:
+            platforms = cl.get_platforms()
+        except cl.Error:
+            platforms = []
+    found = [d for p in platforms for d in _devices(p) if _takes_spirv(d)]
+    if not found:
+        seen = ", ".join(p.name for p in platforms) or "none"
+        raise DriverAbsentError(
+            f"no OpenCL device takes SPIR-V (platforms: {seen})",
+            "install one that does: Intel's, PoCL 6 or newer, rusticl; "
+            "by pip: intel-opencl-rt intel-cmplr-lib-rt",
+        )
+    return [OpenClDriver(device, number) for number, device in enumerate(found)]
+
+
+def _devices(platform: Any) -> list[Any]:
+    try:
+        return platform.get_devices()
+    except _cl().Error:  # a platform without devices, or a broken one
+        return []
+
+
+def _takes_spirv(device: Any) -> bool:
+    try:
+        return "SPIR-V" in device.il_version
+    except (_cl().Error, AttributeError):
+        return False
+
+
+@contextmanager
+def _loader() -> Iterator[None]:
+    """Let the loader find runtimes that pip installed, beside those of the system."""
+    library = _installed()
+    if library is None or "OCL_ICD_VENDORS" in os.environ:
+        yield
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        for entry in sorted(Path("/etc/OpenCL/vendors").glob("*.icd")):
+            Path(folder, entry.name).write_bytes(entry.read_bytes())
+        Path(folder, "hetir-pip.icd").write_text(f"{library}\n", encoding="utf-8")
+        os.environ["OCL_ICD_VENDORS"] = folder
+        try:
+            yield
+        finally:
+            del os.environ["OCL_ICD_VENDORS"]
+
+
+def _installed() -> Path | None:
+    """Intel's runtime from its wheel, whose own .icd file names another machine's folder."""
+    try:
+        files = metadata.files("intel-opencl-rt") or []
+    except metadata.PackageNotFoundError:
+        return None
+    found = (Path(str(f.locate())).resolve() for f in files if f.name == "libintelocl.so")
+    return next(filter(Path.exists, found), None)
+
+
+def _portrait(device: Any, name: str) -> Portrait:
+    known = set(device.extensions.split())
+    base = limits_of(TARGET)
+    features = set(base.features)
+    if "cl_khr_fp64" not in known:
+        features.discard("f64")
+    if "cl_khr_int64_base_atomics" not in known:
+        features.discard("atomic_i64")
+    dims = tuple(device.max_work_item_sizes)
+    limits = replace(
+        base,
+        title=device.name.strip(),
+        max_workgroup_size=device.max_work_group_size,
+        max_workgroup_dims=(dims[0], dims[1], dims[2]),
+        shared_bytes=device.local_mem_size,
+        shared_bytes_optin=device.local_mem_size,
+        features=frozenset(features),
+    )
+    return Portrait(
+        name=name,
+        driver="opencl",
+        title=f"{device.name.strip()} ({device.platform.name.strip()})",
+        vendor=device.vendor.strip(),
+        targets=(TARGET,),
+        host_memory=False,
+        memory_bytes=device.global_mem_size,
+        units=device.max_compute_units,
+        limits=limits,
+    )

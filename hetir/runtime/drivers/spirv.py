@@ -1,0 +1,75 @@
+"""What a driver needs to know of a SPIR-V module before it hands it to a vendor's compiler.
+
+Vendors' compilers were seen to end the process over a malformed module, so that what is no
+module, or lacks the entry point, is refused here.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from hetir.runtime.driver import DriverError
+
+_MAGIC = 0x07230203
+_HEADER_WORDS = 5
+_OP_CAPABILITY, _OP_ENTRY_POINT = 17, 15
+_OP_SPEC_CONSTANT_TRUE, _OP_SPEC_CONSTANT_FALSE = 48, 49
+_CAPABILITIES = {9: "Float16", 10: "Float64", 11: "Int64", 12: "Int64Atomics"}
+_CAPABILITIES |= {22: "Int16", 39: "Int8"}
+
+
+Instruction = tuple[int, int, int]
+
+
+class Listing(NamedTuple):
+    """The entry points and the capabilities of a module, as names or numbers."""
+
+    entries: frozenset[str]
+    capabilities: frozenset[str]
+
+
+def _instructions(binary: bytes) -> Iterator[Instruction]:
+    """The word at which each instruction starts, its count of words and its opcode.
+
+    Raises DriverError for what is no module.
+    """
+    if len(binary) % 4 or len(binary) < 4 * _HEADER_WORDS:
+        raise DriverError("SPIR-V", 0, "the code is no SPIR-V module")
+    words = struct.unpack(f"<{len(binary) // 4}I", binary)
+    if words[0] != _MAGIC:
+        raise DriverError("SPIR-V", 0, "the code is no SPIR-V module")
+    at = _HEADER_WORDS
+    while at < len(words):
+        count, opcode = words[at] >> 16, words[at] & 0xFFFF
+        if not count or at + count > len(words):
+            raise DriverError("SPIR-V", 0, f"the module is damaged at word {at}")
+        yield at, count, opcode
+        at += count
+
+
+def listing(binary: bytes) -> Listing:
+    """Read a module. Raises DriverError for what is none."""
+    entries: set[str] = set()
+    capabilities: set[str] = set()
+    for at, count, opcode in _instructions(binary):
+        if opcode == _OP_CAPABILITY:
+            (number,) = struct.unpack_from("<I", binary, 4 * at + 4)
+            capabilities.add(_CAPABILITIES.get(number, str(number)))
+        elif opcode == _OP_ENTRY_POINT:
+            data = binary[4 * (at + 3) : 4 * (at + count)]
+            entries.add(data.partition(b"\0")[0].decode(errors="replace"))
+    return Listing(frozenset(entries), frozenset(capabilities))
+
+
+def switched_on(binary: bytes) -> bytes:
+    """The module with its boolean specialisation constants true.
+
+    Changed here, because only some devices take them with OpenCL's own call.
+    """
+    changed = bytearray(binary)
+    for at, count, opcode in _instructions(binary):
+        if opcode == _OP_SPEC_CONSTANT_FALSE:
+            struct.pack_into("<I", changed, 4 * at, count << 16 | _OP_SPEC_CONSTANT_TRUE)
+    return bytes(changed)
