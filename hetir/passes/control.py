@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hetir.ir import ops
 from hetir.ir.core import Kernel, Operation, Region, Value
@@ -40,11 +41,9 @@ class _Control(Forward):
         if cond is not None:
             return self.take(op.regions[0 if cond else 1])
         if inverted := self.made_by(op.operands[0], ops.NOT):
-            types = [v.type for v in op.results]
             arms = op.regions[1], op.regions[0]
-            swapped = make_if(inverted.operands[0], types, *arms, op.loc)
-            self.op(swapped)
-            return swapped.results
+            self.op(replace(op, operands=inverted.operands, regions=arms))
+            return [self.env.get(v, v) for v in op.results]
         if all(len(r.body) == 1 and falls(r) for r in op.regions):
             yields = [self.replaced(r.terminator) for r in op.regions]
             if yields[0] == yields[1]:
