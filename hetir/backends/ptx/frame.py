@@ -214,7 +214,8 @@ class Frame:
         self.exchange = -(-end // SHARED_ALIGNMENT) * SHARED_ALIGNMENT
         if self.width > WARP and any(op.spec is ops.SHUFFLE for op in walk(self.kernel.body)):
             end = self.exchange + 9 * self.items
-        return places, end
+        # atomics on bytes work on the word
+        return places, -(-end // 4) * 4
 
     def private(self, array: Value) -> str:
         """A private array, in the work-item's local memory."""

@@ -17,7 +17,6 @@ from hetir.ir.core import Kernel, Operation, Value, walk
 from hetir.ir.types import Scalar
 from hetir.passes.identity import identity_bits
 
-_VOTES = {"any": "vote.sync.any.pred", "all": "vote.sync.all.pred"}
 _RANGES = {"i32": "s32", "u32": "u32"}
 
 
@@ -93,11 +92,11 @@ class Subgroups:
         else:
             value = code.add(f"or i1 {value}, {code.add(f'xor i1 {where}, true')}")
         text = (
-            "{ .reg .pred p; .reg .pred q; setp.ne.b32 p, $1, 0; "
-            f"{_VOTES[mode]} q, p, $2; selp.b32 $0, 1, 0, q; }}"
+            "{ .reg .pred p, q; setp.ne.b32 p, $1, 0; "
+            f"vote.sync.{mode}.pred q, p, $2; selp.b32 $0, 1, 0, q; }}"
         )
         asked = "i32", code.add(f"zext i1 {value} to i32")
-        answer = code.asm(text.replace(".pred q,", " q,"), (asked, self.mask()), "i32")
+        answer = code.asm(text, (asked, self.mask()), "i32")
         return code.add(f"icmp ne i32 {answer}, 0")
 
     def _ballot(self, value: str, where: str) -> str:

@@ -56,8 +56,10 @@ def _scan(w: Writer, op: Operation) -> Value:
 
 @expansion("ballot", "")
 def _ballot(w: Writer, op: Operation) -> Value:
-    mine = w("shl", w.const(U64, 1), w.cast(w("lane_id"), U64))
-    bit = w("select", w("and", *op.operands), mine, w.const(U64, 0))
+    lane = w("lane_id")
+    mine = w("shl", w.const(U64, 1), w.cast(lane, U64))
+    shown = w("and", w("and", *op.operands), w("lt", lane, w.const(I64, 64)))
+    bit = w("select", shown, mine, w.const(U64, 0))
     return w("subgroup_reduce", bit, w.const(BOOL, True), kind="or")
 
 
