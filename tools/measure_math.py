@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
-import platform
 import sys
 import time
 from collections.abc import Iterator
@@ -67,7 +66,9 @@ def measure_f32(name: str, stride: int) -> dict[str, object]:
         got, want = cases.compute(name, x), reference(name, x)
         count += x.size
         # where the result is the rounded reference, the error is at most 1/2
-        differ = np.flatnonzero(got.view(np.int32) != want.astype(np.float32).view(np.int32))
+        unlike = got.view(np.int32) != want.astype(np.float32).view(np.int32)
+        unlike &= (got == got) | (want == want)  # any NaN is like any other
+        differ = np.flatnonzero(unlike)
         if case.holds is not None:
             differ = differ[case.holds(x[differ])]
         if not differ.size:
@@ -92,7 +93,7 @@ def row(name: str, at: np.floating, filtered: float, count: int, wrong: int) -> 
         "at": repr(float(at)),
         "arguments": count,
         "wrong_specials": wrong,
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "date": today(),
     }
 
 
@@ -126,61 +127,184 @@ def measure_f64(name: str, many: int, exactly: int) -> dict[str, object]:
     return {**row(name, at, worst, count, wrong), "mpmath": int(x.size)}
 
 
+def measure_pair(name: str, dtype: str, many: int, exactly: int) -> dict[str, object]:
+    """The worst of a function of two arguments over stratified pairs."""
+    case, kind = cases.BINARY[name], np.dtype(dtype)
+    worst, at = 0.0, (1.0, 1.0)
+    count = wrong = 0
+    for seed in range(10):
+        a, b = pairs(name, kind, many // 10, seed)
+        got = cases.compute(name, a, b)
+        want = case.double(a.astype(np.longdouble), b.astype(np.longdouble))
+        found = cases.ulp_errors(got, want)
+        here = int(np.argmax(found))
+        if found[here] > worst:
+            worst, at = float(found[here]), (float(a[here]), float(b[here]))
+        wrong += int(cases.disagree(got, want).sum())
+        count += a.size
+    a, b = pairs(name, kind, exactly, 99)
+    got = cases.compute(name, a, b)
+    for x, y, result in zip(a, b, got, strict=True):
+        want = cases.mp_value(case, float(x), float(y)) if np.isfinite(x + y) else np.nan
+        if np.isfinite(result) and cases.mp.isfinite(want):
+            error = cases.ulp_error(result, want)
+            if error > worst:
+                worst, at = error, (float(x), float(y))
+    values = [np.array([v], kind) for v in at]
+    exact = cases.ulp_error(cases.compute(name, *values)[0], cases.mp_value(case, *at))
+    return {
+        "ulp": round(exact, 4),
+        "filter": round(worst, 4),
+        "at": ", ".join(f"{v:.9g}" for v in at),
+        "arguments": count,
+        "wrong_specials": wrong,
+        "mpmath": exactly,
+        "date": today(),
+    }
+
+
+def pairs(name: str, dtype: np.dtype, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Random bits, moderate values, and for powers results over the whole range."""
+    rng = np.random.default_rng(seed)
+    third = count // 3
+    bits = rng.integers(0, 1 << 8 * dtype.itemsize, (2, third), dtype=f"u{dtype.itemsize}")
+    moderate = np.exp(rng.uniform(-20, 20, (2, third))) * rng.choice([-1.0, 1.0], (2, third))
+    largest = 88.0 if dtype.itemsize == 4 else 709.0
+    base = np.exp(rng.uniform(-largest, largest, third) * 10.0 ** rng.uniform(-7, 0, third))
+    base = base.astype(dtype)
+    power = rng.uniform(-1.15 * largest, largest, third) / np.log(base.astype(np.float64))
+    first = np.concatenate([bits[0].view(dtype), moderate[0].astype(dtype), base])
+    second = np.concatenate([bits[1].view(dtype), moderate[1].astype(dtype), power.astype(dtype)])
+    return first, second
+
+
+def today() -> str:
+    """The date of a measurement."""
+    return datetime.datetime.now(datetime.UTC).date().isoformat()
+
+
 def render(results: dict[str, dict[str, dict[str, object]]]) -> str:
     """The page."""
     lines = [TOP]
-    lines.append("| function | type | largest error, ULP | at | arguments | measured |")
-    lines.append("|---|---|---|---|---|---|")
-    for name in cases.CASES:
+    for name in (*cases.CASES, *cases.BINARY):
         for kind in ("f32", "f64"):
-            found = results.get(name, {}).get(kind)
-            if found is None:
+            if (found := results.get(name, {}).get(kind)) is None:
                 continue
+            at = ", ".join(f"{float(v):.9g}" for v in str(found["at"]).split(", "))
             lines.append(
-                f"| `{name}` | {kind} | {found['ulp']:.4f} | {float(str(found['at'])):.9g} |"
+                f"| `{SHOWN.get(name, name)}` | {kind} | {found['ulp']:.3f} | {at} |"
                 f" {arguments(found)} | {found['date']} |"
             )
-    return "\n".join([*lines, "", BOTTOM])
+    return "\n".join([*lines, BOTTOM])
 
 
 def arguments(found: dict[str, object]) -> str:
     """Which arguments were measured, in words."""
     count = int(str(found["arguments"]))
     if count == 1 << 32:
-        return "all"
+        return "all 2^32"
     exactly = f"{int(str(found['mpmath'])):,} by mpmath" if "mpmath" in found else ""
-    return " and ".join(filter(None, (f"{count:,}" if count else "", exactly)))
+    return ", ".join(filter(None, (f"{count:,}" if count else "", exactly)))
 
 
-TOP = (
-    (ROOT / "tools" / "math_page_top.md").read_text()
-    if False
-    else """# Mathematics
+SHOWN = {"gelu_tanh": 'gelu(approximate="tanh")'}
+TOP = """# Mathematics
+
+Written by `python tools/measure_math.py`: change that script, not this page.
+
+`hl.exp` and its like return the same bits on every target. They are functions of the kernel
+language (`hetir/lang/math`), inlined into the kernel like any helper: in `f32` they use
++ - * and integer operations, and one division or square root where that pays (both are
+correctly rounded everywhere); in `f64` also `fma`. There are no tables in memory and no
+branches, but for `sin`, `cos` and `tan` of large arguments. `f16`, `bf16` and integers are
+computed in `f32`; the result of `f16` and `bf16` is rounded once more.
+
+## Method
+- Values that the last rounding would spoil are pairs of floats whose sum is the value
+  (Dekker 1971), so that what remains is one rounding and little more. The one place with two
+  is a subnormal result.
+- Exponentials: x = n ln 2 + r (Cody and Waite 1980), a polynomial for e^r, 2^n in two factors.
+  Logarithms: x = 2^k (1 + f), |f| <= 1/3, a polynomial for log(1 + f). Powers: 2^(y log2 x)
+  with the logarithm as a pair, by atanh.
+- `sin`, `cos`, `tan`: pi/2 in parts up to 6000 (`f64`: 10^6), beyond that Payne and Hanek
+  (1983), so that every finite argument is reduced in full.
+- `erf`, `erfc`, `gelu`: exp(-a^2) times a polynomial in (a - 2) / (a + 2), over 1 + 3a/2.
+  `tgamma`, `lgamma`: Stirling's formula in pairs, reflected for negative arguments.
+- The coefficients are minimax polynomials from Remez' exchange, rounded one by one;
+  `tools/minimax.py` derives all of them and writes `hetir/lang/math/tables.py`.
+
+## Special values
+As C's Annex F where C has the function: signed zeros, infinities, NaN, domain errors give
+NaN and poles give infinities. Subnormal arguments and results are kept. `rsqrt(-0.0)` is
+-infinity; `silu` and `gelu` of -infinity are -0. A NaN result is a NaN; its bits are not
+promised before `bitcast` makes them canonical.
+
+## `math="native"`
+On the CPU, `math="native"` is the reproducible mathematics for now; other targets may map
+it to the vendor's instructions, with the vendor's error.
+
+## Errors
+ULP is the unit of the last place of the exact result, of subnormal results the least
+subnormal. The worst `f32` argument was found by a double reference, NumPy's or, where NumPy
+has none, ours, which stands in the table too; the error shown is mpmath's, to 40 digits.
+`f64` was compared with NumPy's 80-bit functions where there are such, and with mpmath.
+Near its zeros between -10 and -2, `lgamma` has a small absolute error only (below 10^-7 and
+2 * 10^-16 where |lgamma| < 1); these arguments are left out. "Arguments" counts bit patterns
+for `f32`: all of them, or every 61st.
+
+| function | type | largest error, ULP | at | arguments | measured |
+|---|---|---|---|---|---|"""
+BOTTOM = """
+## Random numbers
+`hl.philox(seed, counter)` gives four `u32` of Philox 4x32-10 (Salmon and others, SC 2011);
+tested with Random123's known answers. `seed` is 64 bits or two words, `counter` 64 bits or
+up to four words, low word first. `hl.uniform(word)` is a multiple of 2^-24 from 0 to below 1,
+`hl.uniform_f64(low, high)` of 2^-53; `hl.normal(a, b)` gives two independent normal `f32`
+(Box and Muller), at most 5.77.
+
+## Exact sums
+`hl.sum_exact(value)` is the sum of an `f32` over the workgroup, rounded once: no order
+changes its bits. Over a whole grid, `hl.exact_add(sums, value)` adds to an `i64` array of
+`hl.EXACT_WORDS` zeros by integer atomics, and `hl.exact_value(sums)`, in a later kernel,
+rounds it; a kernel that does so stays reproducible. Up to 2^31 additions; a zero sum is +0;
+infinities and NaN behave as in a sum.
 """
-)
-BOTTOM = ""
 
 
 def main() -> None:
     """Measure, keep the results, and write the page."""
     parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("names", nargs="*", default=list(cases.CASES))
+    parser.add_argument("names", nargs="*", default=[*cases.CASES, *cases.BINARY])
     parser.add_argument("--all", action="store_true", help="every f32 argument")
     parser.add_argument("--types", default="f32,f64")
     parser.add_argument("--render", action="store_true", help="only write the page")
     options = parser.parse_args()
     np.seterr(all="ignore")
-    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for name in [] if options.render else options.names:
         started = time.monotonic()
-        kept = results.setdefault(name, {})
-        if "f32" in options.types:
-            kept["f32"] = measure_f32(name, 1 if options.all else STRIDE)
-        if "f64" in options.types:
-            kept["f64"] = measure_f64(name, 10_000_000, 100_000)
-        RESULTS.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
-        print(name, kept, f"{time.monotonic() - started:.0f} s", platform.machine(), flush=True)
-    PAGE.write_text(render(results))
+        for kind in options.types.split(","):
+            keep(name, kind, measure(name, kind, 1 if options.all else STRIDE))
+        print(name, kept().get(name), f"{time.monotonic() - started:.0f} s", flush=True)
+    PAGE.write_text(render(kept()))
+
+
+def measure(name: str, kind: str, stride: int) -> dict[str, object]:
+    """One function's row for one type."""
+    if name in cases.BINARY:
+        return measure_pair(name, kind.replace("f32", "f4").replace("f64", "f8"), 10**7, 10**5)
+    return measure_f32(name, stride) if kind == "f32" else measure_f64(name, 10**7, 10**5)
+
+
+def kept() -> dict[str, dict[str, dict[str, object]]]:
+    """The results so far."""
+    return json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+
+
+def keep(name: str, kind: str, row: dict[str, object]) -> None:
+    """Add a result to the file, which another run may have written to."""
+    results = kept()
+    results.setdefault(name, {})[kind] = row
+    RESULTS.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
 
 
 if __name__ == "__main__":
