@@ -81,7 +81,6 @@ class Peer:
                 raise WorkerError(f"no answer within {ANSWER_SECONDS:.0f} s")
             part = os.read(self._process.stdout.fileno(), 65536)
             if not part:
-                self.close()
                 raise WorkerError(f"its process ended with status {self._process.wait()}")
             line += part
         return json.loads(line)

@@ -2,6 +2,7 @@
  *
  * Built by peers/with_c.py: gcc -O3 -march=native -ffast-math -fopenmp. Sizes that the
  * bench does not use (odd matrix sizes, say) are not handled. */
+#include <float.h>
 #include <math.h>
 #include <omp.h>
 #include <stdint.h>
@@ -45,7 +46,7 @@ void softmax(long rows, long width, const float *restrict x, float *restrict y)
     for (long row = 0; row < rows; row++) {
         const float *in = x + row * width;
         float *out = y + row * width;
-        float top = -INFINITY, total = 0;
+        float top = -FLT_MAX, total = 0;
         for (long j = 0; j < width; j++)
             top = fmaxf(top, in[j]);
         for (long j = 0; j < width; j++) {
@@ -220,30 +221,36 @@ void nbody(long n, const float *restrict px, const float *restrict py, const flo
     }
 }
 
-/* A vector of pixels at a time; the loop ends when none is left inside. */
+typedef int32_t masks __attribute__((vector_size(4 * WIDTH)));
+enum { STEPS_A_TEST = 8 };
+
+/* A vector of pixels at a time; a point that left grows without bound, so that it stays out. */
 void mandelbrot(long n, int limit, int32_t *restrict counts)
 {
 #pragma omp parallel for schedule(dynamic, 4)
     for (long row = 0; row < n; row++) {
-        float cy = -1.5f + 3.0f / (float)n * (float)row;
+        lanes cy = (lanes){0} - 1.5f + 3.0f / (float)n * (float)row;
         for (long from = 0; from < n; from += WIDTH) {
-            float zx[WIDTH] = {0}, zy[WIDTH] = {0};
-            int32_t inside[WIDTH] = {0}, some = 1;
-            for (int step = 0; step < limit && some; step++) {
-                some = 0;
-#pragma omp simd reduction(| : some)
-                for (int k = 0; k < WIDTH; k++) {
-                    float cx = -2.0f + 3.0f / (float)n * (float)(from + k);
-                    float x2 = zx[k] * zx[k], y2 = zy[k] * zy[k];
-                    int32_t live = x2 + y2 <= 4.0f;
-                    float next_y = 2 * zx[k] * zy[k] + cy, next_x = x2 - y2 + cx;
-                    zy[k] = live ? next_y : zy[k];
-                    zx[k] = live ? next_x : zx[k];
-                    inside[k] += live;
-                    some |= live;
+            lanes cx, zx = {0}, zy = {0};
+            masks live = {0}, inside = {0};
+            live = ~live;
+            for (int k = 0; k < WIDTH; k++)
+                cx[k] = -2.0f + 3.0f / (float)n * (float)(from + k);
+            for (int step = 0; step < limit; step += STEPS_A_TEST) {
+                for (int k = 0; k < STEPS_A_TEST; k++) {
+                    lanes x2 = zx * zx, y2 = zy * zy;
+                    live &= x2 + y2 <= 4.0f;
+                    inside -= live;
+                    zy = 2 * zx * zy + cy;
+                    zx = x2 - y2 + cx;
                 }
+                int32_t some = 0;
+                for (int k = 0; k < WIDTH; k++)
+                    some |= live[k];
+                if (!some)
+                    break;
             }
-            memcpy(counts + row * n + from, inside, sizeof inside);
+            memcpy(counts + row * n + from, &inside, sizeof inside);
         }
     }
 }
@@ -258,7 +265,7 @@ void flash_attention(long heads, long rows, const float *restrict q, const float
         const float *query = q + row * DEPTH;
         const float *keys = k + row / rows * rows * DEPTH;
         const float *values = v + row / rows * rows * DEPTH;
-        float top = -INFINITY, weight = 0, total[DEPTH] = {0}, score[BLOCK];
+        float top = -FLT_MAX, weight = 0, total[DEPTH] = {0}, score[BLOCK];
         for (long from = 0; from < rows; from += BLOCK) {
             float higher = top;
             for (int j = 0; j < BLOCK; j++) {

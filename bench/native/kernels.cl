@@ -24,10 +24,10 @@ static float group_sum(local float *tree, float value)
 {
     int lane = get_local_id(0), width = get_local_size(0);
     tree[lane] = value;
-    for (int half = width / 2; half; half /= 2) {
+    for (int step = width / 2; step; step /= 2) {
         barrier(CLK_LOCAL_MEM_FENCE);
-        if (lane < half)
-            tree[lane] += tree[lane + half];
+        if (lane < step)
+            tree[lane] += tree[lane + step];
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     float all = tree[0];
@@ -39,10 +39,10 @@ static float group_max(local float *tree, float value)
 {
     int lane = get_local_id(0), width = get_local_size(0);
     tree[lane] = value;
-    for (int half = width / 2; half; half /= 2) {
+    for (int step = width / 2; step; step /= 2) {
         barrier(CLK_LOCAL_MEM_FENCE);
-        if (lane < half)
-            tree[lane] = fmax(tree[lane], tree[lane + half]);
+        if (lane < step)
+            tree[lane] = fmax(tree[lane], tree[lane + step]);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     float all = tree[0];
@@ -55,7 +55,7 @@ kernel void softmax(int width, global const float *x, global float *y)
     local float tree[GROUP];
     global const float *in = x + get_group_id(0) * (size_t)width;
     global float *out = y + get_group_id(0) * (size_t)width;
-    float top = -INFINITY, total = 0;
+    float top = -FLT_MAX, total = 0;
     for (int j = get_local_id(0); j < width; j += GROUP)
         top = fmax(top, in[j]);
     top = group_max(tree, top);
@@ -219,7 +219,7 @@ kernel void flash_attention(int rows, global const float *q, global const float 
     int lane = get_local_id(0);
     size_t head = get_group_id(1) * (size_t)rows * DEPTH;
     size_t at = head + get_global_id(0) * DEPTH;
-    float query[DEPTH], total[DEPTH], top = -INFINITY, weight = 0;
+    float query[DEPTH], total[DEPTH], top = -FLT_MAX, weight = 0;
     for (int d = 0; d < DEPTH; d++) {
         query[d] = q[at + d] * 0.125f;
         total[d] = 0;

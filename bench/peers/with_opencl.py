@@ -69,7 +69,11 @@ def step(name: str, size: tuple[int, ...], group: tuple[int, ...], *arguments: A
     """One launch with its arguments set; it is not waited for."""
     kernel = cl.Kernel(_program, name)
     kernel.set_args(*(a.buffer if isinstance(a, Held) else a for a in arguments))
-    return lambda: cl.enqueue_nd_range_kernel(_queue, kernel, size, group)
+
+    def run(_keep: object = arguments) -> Any:  # a kernel does not own its buffers
+        return cl.enqueue_nd_range_kernel(_queue, kernel, size, group)
+
+    return run
 
 
 def run_of(results: Mapping[str, Held], *steps: Run) -> Run:
