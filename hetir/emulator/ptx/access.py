@@ -168,11 +168,10 @@ def _load(b: Build) -> Step:
     def gather(r: Batch) -> list[Lanes]:
         found: list[Lanes] = []
         for piece in pieces(r, place.space, place.address(r), total, ins):
-            store = piece.store
-            index = (piece.position - store.shift(size)) // size
+            index, view = piece.index(size), piece.store.typed(dtype)
             if r.launch.watches:
                 watch_load(r, piece, total, order, ins)
-            values = [store.typed(dtype)[index + k] for k in range(lanes)]
+            values = [view[index + k if k else index] for k in range(lanes)]
             if piece.select is None:
                 return values
             found = found or [np.empty(r.count, dtype) for _ in range(lanes)]
@@ -226,15 +225,13 @@ def _store(b: Build) -> Step:
     def step(r: Batch) -> None:
         values = [as_array(read(r)) for read in reads]
         for piece in pieces(r, place.space, place.address(r), total, ins):
-            store = piece.store
             check_writable(r, piece, ins)
             if r.launch.watches:
                 watch_store(r, piece, total, order, ins)
-            index = (piece.position - store.shift(size)) // size
-            view = store.typed(dtype)
+            index, view = piece.index(size), piece.store.typed(dtype)
             for k, value in enumerate(values):
                 part = value if piece.select is None or not value.ndim else value[piece.select]
-                view[index + k] = part.view(dtype)
+                view[index + k if k else index] = part.view(dtype)
 
     return step
 

@@ -71,7 +71,7 @@ def _atomic(b: Build) -> Step:
             if store.space == "local":
                 raise OutOfBoundsFault("no atomics on local memory", ins.place)
             chosen = operands if piece.select is None else [v[piece.select] for v in operands]
-            index = (piece.position - store.shift(kind.size)) // kind.size
+            index = piece.index(kind.size)
             update = _update(op, kind, store.space == "global")
             part = _apply(store.typed(dtype), index, op, kind, update, chosen)
             old[slice(None) if piece.select is None else piece.select] = part

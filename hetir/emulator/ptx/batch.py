@@ -74,6 +74,8 @@ class Batch:
         self.regs = [self._poison(kind) for kind in self.program.register_types]
         self.shared_stride = launch.shared_stride
         self.local_stride = self.program.local_stride
+        self.shared_base = self.slot * self.shared_stride
+        self.local_base = everyone * self.local_stride
         self.shared = self._store("shared", blocks * self.shared_stride)
         self.frame = self._store("local", self.lanes * self.local_stride)
         self._special: dict[str, Lanes] = {}

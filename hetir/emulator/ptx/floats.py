@@ -27,6 +27,7 @@ from hetir.emulator.ptx.integers import (
 from hetir.emulator.ptx.integers import binary as integer_binary
 from hetir.emulator.ptx.rounding import (
     FORMATS,
+    fma32,
     fma64,
     odd_quotient,
     odd_root,
@@ -95,8 +96,8 @@ def arithmetic(name: str, op: str, mode: str) -> Op:
     """An exactly rounded operation on scalars of a type: add sub mul div fma sqrt."""
     if name == "f64":
         return _double(op, mode)
-    if name == "f32" and mode == "rn" and op in _NATIVE:
-        return _NATIVE[op]
+    if name == "f32" and mode == "rn":
+        return fma32 if op == "fma" else _NATIVE[op]
     wide, dtype = _WIDE[op], TYPES[name].dtype
 
     def rounded(*operands: Lanes) -> Lanes:

@@ -38,6 +38,7 @@ class _Parser:
 
     def module(self) -> Module:
         c = self.cursor
+        self._find_files()
         while c.token.kind != "end":
             self._item()
         if not self.version or not self.target:
@@ -104,10 +105,17 @@ class _Parser:
         if c.integer() != 64:
             raise PtxUnknownError("only `.address_size 64` is executed", c.place(token))
 
+    def _find_files(self) -> None:
+        """Read the files' names beforehand: `.file` may stand after the lines that name it."""
+        rows = zip(self.cursor.tokens, self.cursor.tokens[1:], self.cursor.tokens[2:], strict=False)
+        for word, number, name in rows:
+            if word.text == ".file" and number.kind == "int" and name.kind == "string":
+                self.files[int(number.text, 0)] = name.text[1:-1]
+
     def _file(self) -> None:
         c = self.cursor
-        number = c.integer()
-        self.files[number] = c.kind("string", "a file name").text[1:-1]
+        c.integer()
+        c.kind("string", "a file name")
         if c.take(","):
             c.integers()
 

@@ -142,6 +142,22 @@ def split_integer(x: Lanes) -> tuple[Lanes, Lanes]:
     return two_sum(high, low)
 
 
+def fma32(a: Lanes, b: Lanes, c: Lanes) -> Lanes:
+    """a * b + c of binary32 to nearest.
+
+    The product is exact in binary64. Rounding its sum once more errs only where that sum lies on
+    a value of binary32 or midway between two: where its low 28 bits are zero.
+    """
+    product, term = np.asarray(a.astype(np.float64) * b), c.astype(np.float64)
+    total = np.asarray(product + term)
+    doubtful = total.view(np.int64) & 0xFFFFFFF == 0
+    if doubtful.any():
+        term = np.broadcast_to(term, total.shape)
+        product = np.broadcast_to(product, total.shape)
+        total[doubtful] = odd_sum(product[doubtful], term[doubtful])
+    return total.astype(np.float32)
+
+
 _SAFE_FACTOR = (2.0**-450, 2.0**450)
 _SAFE_TERM = (2.0**-900, 2.0**900)
 

@@ -136,6 +136,9 @@ class Schedule:
         if isinstance(meeting, BarrierStep):
             gone, where = self.barriers.arrive(r, meeting, number)
             r.launch.count(block, len(lanes))
+            if len(where) and (where == where[0]).all():
+                self._go(self.blocks[int(where[0])].next, np.sort(gone))
+                return
             for at in np.unique(where):
                 self._go(self.blocks[int(at)].next, np.sort(gone[where == at]))
             return

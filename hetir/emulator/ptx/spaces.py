@@ -30,6 +30,12 @@ class Piece:
     store: Store
     position: Lanes
 
+    def index(self, size: int) -> Lanes:
+        """The elements of `size` bytes, in the store's typed view."""
+        shift = self.store.shift(size)
+        start = self.position - shift if shift else self.position
+        return start >> (size.bit_length() - 1)
+
 
 def window(space: str) -> int:
     """What is added to an address of a space to make it generic."""
@@ -42,8 +48,8 @@ def pieces(
     """Where the active lanes access `size` bytes; faults on misaligned and outside addresses."""
     if not address.ndim:
         address = np.full(r.count, address)
-    wrong = address & np.asarray(size - 1, address.dtype)
-    if wrong.any():
+    if int(np.bitwise_or.reduce(address)) & (size - 1):
+        wrong = address & np.asarray(size - 1, address.dtype)
         raise MisalignedFault(
             f"address {int(address[np.argmax(wrong != 0)]):#x} is no multiple of {size} bytes",
             ins.place,
@@ -79,11 +85,10 @@ def _in_space(
     if inside is None or not inside.all():
         bad = (offset >= len(fits)) | ~fits[np.minimum(offset, len(fits) - 1).view(np.int64)]
         _outside(r, space, offset, size, bad, select, ins)
-    lanes = r.active if select is None else r.active[select]
-    if space == "shared":
-        return Piece(select, r.shared, low + r.slot[lanes] * r.shared_stride)
-    if space == "local":
-        return Piece(select, r.frame, low + lanes * r.local_stride)
+    if space in {"shared", "local"}:
+        store, base = (r.shared, r.shared_base) if space == "shared" else (r.frame, r.local_base)
+        mine = r.pick(base)
+        return Piece(select, store, low + (mine if select is None else mine[select]))
     return Piece(select, r.launch.parameters, low)
 
 
