@@ -1,19 +1,27 @@
 """The devices that the conformance suite runs over, each with the same few kernels."""
 
 import subprocess
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 from fake_driver import FakeDriver
+from spirv_kernels import module
 
 from hetir.artifact import Artifact, Layout, Resources, Slot
-from hetir.runtime import EmulatorDriver, device
+from hetir.runtime import EmulatorDriver, device, devices
 from hetir.runtime.device import Device
+from hetir.runtime.drivers import opencl
 from hetir.runtime.drivers.cpu import CpuDriver
 
 HERE = Path(__file__).parent
 NATIVE = HERE.parents[1] / "native"
+
+
+def here(driver):
+    """Whether this machine has a device of a driver."""
+    return any(d.portrait.driver == driver for d in devices())
 
 
 def slot(offset, position, dtype, ndim=None, *, writes=False):
@@ -40,7 +48,7 @@ LAYOUTS = {
             slot(50, 8, "bf16"),
             slot(56, 9, "f32", 2),
         ),
-        size=112,
+        size=96,
     ),
     "scale2d": Layout(slots=(slot(0, 0, "f32", 2, writes=True),), size=48),
     "fails": Layout(slots=(), size=0),
@@ -79,10 +87,16 @@ def evaluate(artifact, values, grid, workgroup, records, stop):
 
 
 class Bench:
-    """A device and its conformance kernels."""
+    """A device and its conformance kernels.
 
-    def __init__(self, name, driver, target, binary):
-        self.name, self.driver, self.target, self.binary = name, driver, target, binary
+    `overlaps` says that launches of two queues run at the same time; OpenCL leaves that to
+    the implementation, and Intel's for CPUs runs one after the other.
+    """
+
+    def __init__(self, name, driver, target, binary, *, overlaps=True):
+        self.overlaps = overlaps
+        self.name, self.driver, self.target = name, driver, target
+        self.binary = binary if callable(binary) else lambda _: binary
         self.device = Device(driver, device)
 
     def artifact(self, kernel):
@@ -92,7 +106,7 @@ class Bench:
             target=self.target,
             entry=kernel,
             text="",
-            binary=self.binary,
+            binary=self.binary(kernel),
             layout=LAYOUTS[kernel],
             resources=Resources(item_bytes=1 << 30 if big else 0),
         )
@@ -134,6 +148,21 @@ def emulator_bench():
     return Bench("emulator", EmulatorDriver(evaluate), "hetir", None)
 
 
-@pytest.fixture(params=["cpu", "emulator", "fake"])
+@pytest.fixture(scope="session")
+def opencl_bench():
+    driver = opencl.probe()[0]
+    binary = cache(lambda kernel: module(kernel, opencl.TARGET))
+    return Bench("opencl", driver, opencl.TARGET, binary, overlaps=False)
+
+
+BENCHES = [
+    "cpu",
+    "emulator",
+    "fake",
+    pytest.param("opencl", marks=pytest.mark.skipif(not here("opencl"), reason="no device")),
+]
+
+
+@pytest.fixture(params=BENCHES)
 def bench(request):
     return request.getfixturevalue(f"{request.param}_bench")

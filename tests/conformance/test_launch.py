@@ -139,11 +139,11 @@ def test_scalars_that_do_not_fit_are_refused(bench, bad):
 def test_the_block_and_the_shape_arrive_as_they_are(bench):
     if bench.name == "emulator":
         return  # it takes values and no block
-    out = np.zeros(112 + 48, np.uint8)
+    out = np.zeros(96 + 48, np.uint8)
     x = np.zeros((3, 5), np.float32)
     values = (out, True, -3, 65535, 1.5, np.float64(0.1), -(2**62), 0.333, 1 / 3, x.T)
     bench.program("dump").launch(values, grid=(2, 3, 4), workgroup=(5, 6, 7)).wait()
-    block = out[:112].tobytes()
+    block = out[:96].tobytes()
     assert block[24] == 1
     assert block[25] == 253
     expected = {
@@ -158,7 +158,7 @@ def test_the_block_and_the_shape_arrive_as_they_are(bench):
     for offset, value in expected.items():
         raw = value.tobytes()
         assert block[offset : offset + len(raw)] == raw, offset
-    assert out[112:].view(np.int64).tolist() == [2, 3, 4, 5, 6, 7]
+    assert out[96:].view(np.int64).tolist() == [2, 3, 4, 5, 6, 7]
 
 
 def test_integers_out_of_range_are_refused(bench):

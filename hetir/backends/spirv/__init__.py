@@ -20,11 +20,11 @@ from hetir.passes.layout import layout_of
 from hetir.passes.legalize import legalize
 from hetir.passes.sites import sites_of
 
-__all__ = ["compile_kernel", "disassemble", "fingerprint"]
+__all__ = ["FLAVOURS", "compile_kernel", "disassemble", "fingerprint"]
 
 VERSION = 1  # of the code that this backend writes, part of every key
 
-_FLAVOURS: dict[str, type[Flavour]] = {"spirv:opencl": OpenCL}
+FLAVOURS: dict[str, type[Flavour]] = {"spirv:opencl": OpenCL}
 
 
 def fingerprint(target: str) -> str:
@@ -44,7 +44,7 @@ def compile_kernel(
     check_exchanges(kernel, target)
     lowered = legalize(expand_arrays(kernel), description)
     layout = layout_of(lowered)
-    flavour = _FLAVOURS[target](lowered, layout, workgroup)
+    flavour = FLAVOURS[target](lowered, layout, workgroup)
     binary = Emitter(lowered, description, flavour, layout).module()
     validate.check(binary, flavour.dialect.environment)
     shaped = b"\0".join((fingerprint(target).encode(), binary))
