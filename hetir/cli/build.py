@@ -23,7 +23,7 @@ def build(
     signature: Annotated[str, typer.Option(help='"f32, f32[:], i64"; from annotations if left out.')] = "",
     workgroup: Annotated[str, typer.Option(help="Left to the launch if not given.")] = "",
 ) -> None:
-    """Write object code (cpu) or hetIR text (hetir), with the entry and resources printed."""
+    """Write object code (cpu), a module (spirv) or hetIR text; print the entry and resources."""
     artifact = compile_kernel(
         find_kernel(kernel),
         signature or None,

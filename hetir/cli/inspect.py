@@ -10,7 +10,7 @@ from hetir.cli.common import UsageError, find_kernel, parse_dims
 from hetir.compiler import compile as compile_kernel
 from hetir.backends import cpu
 
-_STAGES = {"hir": "hetir", "llvm": "cpu", "asm": "cpu"}
+_STAGES = {"hir": "hetir", "llvm": "cpu", "asm": "cpu", "spirv": "spirv:opencl"}
 
 
 def register(app: typer.Typer) -> None:
@@ -20,12 +20,12 @@ def register(app: typer.Typer) -> None:
 
 def inspect(
     kernel: Annotated[str, typer.Argument(metavar="FILE.py:KERNEL")],
-    stage: Annotated[str, typer.Option(help="hir, llvm or asm.")] = "hir",
+    stage: Annotated[str, typer.Option(help="hir, llvm, asm or spirv.")] = "hir",
     signature: Annotated[str, typer.Option(help='"f32, f32[:], i64"; from annotations if left out.')] = "",
     target: Annotated[str, typer.Option(help="Default: the stage's own.")] = "",
     workgroup: Annotated[str, typer.Option(help="Compile for this size.")] = "",
 ) -> None:
-    """Print a kernel's hetIR, LLVM IR or assembly."""
+    """Print a kernel's hetIR, LLVM IR, SPIR-V or assembly."""
     if stage not in _STAGES:
         raise UsageError(f"there is no stage `{stage}`", hint=f"stages are {', '.join(_STAGES)}")
     found = find_kernel(kernel)
