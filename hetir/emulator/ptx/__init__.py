@@ -1,7 +1,7 @@
 """Runs PTX text with NumPy: every thread a lane, every fault named.
 
-    module = parse(text)
-    Machine(module).launch("saxpy", grid=4, block=256, params=[n, 2.0, x, y])
+module = parse(text)
+Machine(module).launch("saxpy", grid=4, block=256, params=[n, 2.0, x, y])
 """
 
 from hetir.emulator.ptx.faults import Fault, PtxError, RaceFault

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hetir.emulator.ptx.batch import Batch
-from hetir.emulator.ptx.build import Build, Place, Reader, Register, Step, instruction
+from hetir.emulator.ptx.build import Build, Location, Reader, Register, Step, instruction
 from hetir.emulator.ptx.faults import OutOfBoundsFault, UninitialisedFault
 from hetir.emulator.ptx.integers import as_array
 from hetir.emulator.ptx.spaces import Piece, pieces
@@ -63,10 +63,10 @@ def target(b: Build, at: int, space: str) -> Target:
     operand = b.address(at)
     base, offset = operand.base, operand.offset
     if isinstance(base, Number):
-        address = np.uint64((base.value + offset) % (1 << 64))
+        address = np.array((base.value + offset) % (1 << 64), np.uint64)
         return Target(space, lambda r: address)
     found = b.scope.find(base.text)
-    if isinstance(found, Place):
+    if isinstance(found, Location):
         return _variable(b, found, base, offset, space)
     if not isinstance(found, Register):
         raise b.wrong(f"`{base.text}` is not declared")
@@ -87,11 +87,11 @@ def _sum(read: Reader, offset: int) -> Reader:
     return lambda r: as_array(read(r)) + added
 
 
-def _variable(b: Build, found: Place, base: Name, offset: int, space: str) -> Target:
+def _variable(b: Build, found: Location, base: Name, offset: int, space: str) -> Target:
     wanted = found.space if space == "generic" else space
     if wanted != found.space and not (wanted == "param" and found.space == "local"):
         raise b.wrong(f"`{base.text}` lies in the {found.space} space, not in {space}")
-    address = np.uint64((found.address + offset) % (1 << 64))
+    address = np.array((found.address + offset) % (1 << 64), np.uint64)
     return Target(found.space, lambda r: address)
 
 
@@ -256,7 +256,9 @@ def watch_load(r: Batch, piece: Piece, size: int, order: Ordering, ins: Instruct
             whole = np.zeros(r.count, bool)
             whole[slice(None) if piece.select is None else piece.select] = bad
             raise UninitialisedFault(
-                f"{piece.store.space} memory is read before it is written", ins.place, r.first(whole)
+                f"{piece.store.space} memory is read before it is written",
+                ins.place,
+                r.first(whole),
             )
     if r.launch.races is not None:
         r.launch.races.read(r, piece, size, order, ins)

@@ -10,7 +10,8 @@ from hetir.emulator.ptx.access import Ordering, check_writable, ordering, space_
 from hetir.emulator.ptx.batch import Batch
 from hetir.emulator.ptx.build import Build, Step, instruction
 from hetir.emulator.ptx.faults import OutOfBoundsFault
-from hetir.emulator.ptx.floats import arithmetic, canonical, element, flush
+from hetir.emulator.ptx.floats import element
+from hetir.emulator.ptx.ieee import arithmetic, canonical, flush
 from hetir.emulator.ptx.integers import as_array
 from hetir.emulator.ptx.spaces import pieces
 from hetir.emulator.ptx.types import Lanes, PtxType

@@ -11,7 +11,7 @@ from hetir.emulator.ptx.build import Build, Reader, Step, Writer, instruction
 from hetir.emulator.ptx.faults import BarrierFault
 from hetir.emulator.ptx.integers import as_array
 from hetir.emulator.ptx.syntax import Instruction
-from hetir.emulator.ptx.types import PRED, TYPES, U32, Lanes
+from hetir.emulator.ptx.types import PRED, U32, Lanes
 from hetir.emulator.ptx.warp import warp_barrier
 
 
@@ -222,4 +222,3 @@ class Barriers:
             r.thread_of(lane),
             "every thread must reach the barrier, or none",
         )
-

@@ -39,7 +39,7 @@ class Register:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Location:
     """A variable, function or parameter at an address of its state space."""
 
     space: str
@@ -52,7 +52,7 @@ class Scope(Protocol):
 
     is_entry: bool
 
-    def find(self, name: str) -> Register | Place | None:
+    def find(self, name: str) -> Register | Location | None:
         """The meaning of a name."""
         ...
 
@@ -162,18 +162,18 @@ class Build:
         """A literal as a scalar of a type."""
         if isinstance(operand, Real):
             if operand.bits == kind.bits:
-                return as_type(np.array(operand.raw, UNSIGNED[kind.bits]), kind.dtype)[()]
+                return as_type(np.array(operand.raw, UNSIGNED[kind.bits]), kind.dtype)
             if kind.kind != "f" or kind.lane:
                 raise self.wrong(f"a floating-point number is no .{kind.name}")
-            return np.array(operand.value).astype(kind.dtype)[()]
+            return np.array(operand.value).astype(kind.dtype)
         if kind.kind == "p":
-            return np.array(operand.value != 0)[()]
+            return np.array(operand.value != 0)
         if kind.kind == "f" and not kind.lane:
             raise self.wrong(f"the integer {operand.value} is no .{kind.name}")
         value = operand.value % (1 << kind.bits)
         if kind.bits == 128:
-            return np.array((value % (1 << 64), value >> 64), kind.dtype)[()]
-        return as_type(np.array(value, UNSIGNED[kind.bits]), kind.dtype)[()]
+            return np.array((value % (1 << 64), value >> 64), kind.dtype)
+        return as_type(np.array(value, UNSIGNED[kind.bits]), kind.dtype)
 
     def _read_name(self, name: Name, kind: PtxType, wide: bool) -> Reader:
         found = self.scope.find(name.text)
@@ -181,7 +181,7 @@ class Build:
             if name.offset:
                 raise self.wrong("a register has no offset here")
             return self._read_register(name.text, found, kind, wide)
-        if isinstance(found, Place):
+        if isinstance(found, Location):
             return _constant(self.literal(Number(found.address + name.offset), kind))
         if name.text == "WARP_SZ":
             return _constant(self.literal(Number(32), kind))

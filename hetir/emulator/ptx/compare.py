@@ -8,7 +8,8 @@ import numpy as np
 
 from hetir.emulator.ptx.batch import Batch
 from hetir.emulator.ptx.build import Build, Reader, Step, Writer, instruction
-from hetir.emulator.ptx.floats import element, flush, read_elements
+from hetir.emulator.ptx.floats import element, read_elements
+from hetir.emulator.ptx.ieee import flush
 from hetir.emulator.ptx.integers import as_array
 from hetir.emulator.ptx.syntax import Pair
 from hetir.emulator.ptx.types import PRED, UNSIGNED, Lanes, PtxType
@@ -197,4 +198,3 @@ def _slct(b: Build) -> Step:
         write(r, np.where(c >= 0, yes(r), no(r)))
 
     return step
-

@@ -10,7 +10,7 @@ import numpy as np
 
 from hetir.emulator.ptx.batch import Batch
 from hetir.emulator.ptx.build import Build, Reader, Step, instruction
-from hetir.emulator.ptx.floats import canonical, clamp01, flush
+from hetir.emulator.ptx.ieee import canonical, clamp01, flush
 from hetir.emulator.ptx.integers import as_array
 from hetir.emulator.ptx.rounding import FORMATS, TO_INTEGER, round_to, split_integer, to_odd
 from hetir.emulator.ptx.spaces import WINDOW_BITS, WINDOWS, window
@@ -359,4 +359,3 @@ def _is_space(b: Build) -> Step:
         write(r, found)
 
     return step
-

@@ -144,4 +144,3 @@ class Cursor:
         if isinstance(base, Name):
             return Address(Name(base.text), base.offset + offset)
         return Address(base, offset)
-

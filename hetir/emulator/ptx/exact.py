@@ -73,12 +73,17 @@ def _root(a: float, mode: str) -> float:
     return round_fraction((root + sticky) / (1 << shift), mode, a)
 
 
-def add(a: Lanes, b: Lanes, mode: str) -> Lanes:
+def add(mode: str, a: Lanes, b: Lanes) -> Lanes:
     """a + b."""
-    return _each(lambda x, y: _fma(x, 1.0, y, mode), np.add(a, b), a, b)
+    return fma(mode, a, np.ones_like(a), b)
 
 
-def multiply(a: Lanes, b: Lanes, mode: str) -> Lanes:
+def subtract(mode: str, a: Lanes, b: Lanes) -> Lanes:
+    """a - b."""
+    return add(mode, a, -b)
+
+
+def multiply(mode: str, a: Lanes, b: Lanes) -> Lanes:
     """a * b."""
 
     def one(x: float, y: float) -> float:
@@ -88,15 +93,19 @@ def multiply(a: Lanes, b: Lanes, mode: str) -> Lanes:
     return _each(one, np.multiply(a, b), a, b)
 
 
-def fma(a: Lanes, b: Lanes, c: Lanes, mode: str) -> Lanes:
+def fma(mode: str, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """a * b + c with one rounding."""
+
+    def one(x: float, y: float, z: float) -> float:
+        return _fma(x, y, z, mode)
+
     # a product of finite factors is finite here, however large
     finite = np.isfinite(a) & np.isfinite(b)
     plain = np.where(finite & np.isinf(c), c, a * b + c)
-    return _each(lambda x, y, z: _fma(x, y, z, mode), plain, a, b, c)
+    return _each(one, plain, a, b, c)
 
 
-def divide(a: Lanes, b: Lanes, mode: str) -> Lanes:
+def divide(mode: str, a: Lanes, b: Lanes) -> Lanes:
     """a / b."""
 
     def one(x: float, y: float) -> float:
@@ -108,10 +117,26 @@ def divide(a: Lanes, b: Lanes, mode: str) -> Lanes:
     return _each(one, np.divide(a, b), a, b)
 
 
-def root(a: Lanes, mode: str) -> Lanes:
+def root(mode: str, a: Lanes) -> Lanes:
     """The square root."""
-    return _each(lambda x: _root(x, mode) if x > 0 else math.sqrt(x) if x == 0 else math.nan,
-                 np.sqrt(a), a)  # fmt: skip
+
+    def one(x: float) -> float:
+        if x == 0:
+            return x
+        return _root(x, mode) if x > 0 else math.nan
+
+    return _each(one, np.sqrt(a), a)
+
+
+OPERATIONS: dict[str, Callable[..., Lanes]] = {
+    "add": add,
+    "sub": subtract,
+    "mul": multiply,
+    "div": divide,
+    "fma": fma,
+    "sqrt": root,
+}
+"""By the names of PTX; the rounding mode comes first."""
 
 
 def _each(one: Callable[..., float], plain: Lanes, *operands: Lanes) -> Lanes:

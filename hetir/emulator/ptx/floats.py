@@ -1,8 +1,4 @@
-"""Floating-point arithmetic of every type, with its rounding modes, `.ftz` and `.sat`.
-
-Subnormals are kept unless `.ftz` is there. A NaN that an instruction makes is the canonical one:
-0x7fffffff for f32, 0x7fff for f16 and bf16 (PTX ISA, "Floating Point Instructions").
-"""
+"""Floating-point instructions: arithmetic, approximations, minimum and maximum, signs."""
 
 from __future__ import annotations
 
@@ -11,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from hetir.emulator.ptx import exact
 from hetir.emulator.ptx.batch import Batch
 from hetir.emulator.ptx.build import Build, Reader, Step, Writer, instruction
+from hetir.emulator.ptx.ieee import Op, arithmetic, finished, flush
 from hetir.emulator.ptx.integers import (
     absolute,
     add_sub,
@@ -25,20 +21,9 @@ from hetir.emulator.ptx.integers import (
     quotient,
 )
 from hetir.emulator.ptx.integers import binary as integer_binary
-from hetir.emulator.ptx.rounding import (
-    FORMATS,
-    fma32,
-    fma64,
-    odd_quotient,
-    odd_root,
-    odd_sum,
-    round_to,
-)
+from hetir.emulator.ptx.rounding import FORMATS, round_to
 from hetir.emulator.ptx.types import TYPES, UNSIGNED, Lanes, PtxType, as_type
 
-Op = Callable[..., Lanes]
-
-CANONICAL = {"f32": 0x7FFFFFFF, "f16": 0x7FFF, "bf16": 0x7FFF}
 _MODES = ("rn", "rz", "rm", "rp")
 
 
@@ -68,123 +53,6 @@ def write_elements(b: Build, at: int, kind: PtxType) -> Writer:
     if not kind.lane:
         return write
     return lambda r, value: write(r, np.ascontiguousarray(value).view(kind.dtype))
-
-
-def canonical(value: Lanes, name: str) -> Lanes:
-    """NaNs replaced by the one that arithmetic makes; f64 keeps what IEEE 754 gives."""
-    bits = CANONICAL.get(name)
-    nans = value != value
-    if bits is None or not np.any(nans):
-        return value
-    raw = UNSIGNED[TYPES[name].bits]
-    return np.where(nans, raw.type(bits), value.view(raw)).view(value.dtype)
-
-
-def flush(value: Lanes, name: str) -> Lanes:
-    """Subnormals replaced by zeros of their sign."""
-    small = np.abs(value) < value.dtype.type(2.0 ** FORMATS[name].emin)
-    return np.where(small, np.copysign(value.dtype.type(0), value), value)
-
-
-def clamp01(value: Lanes) -> Lanes:
-    """`.sat`: clamped to [0, 1], NaN gives +0."""
-    one = value.dtype.type(1)
-    return np.where(value > 0, np.minimum(value, one), value.dtype.type(0))
-
-
-def arithmetic(name: str, op: str, mode: str) -> Op:
-    """An exactly rounded operation on scalars of a type: add sub mul div fma sqrt."""
-    if name == "f64":
-        return _double(op, mode)
-    if name == "f32" and mode == "rn":
-        return fma32 if op == "fma" else _NATIVE[op]
-    wide, dtype = _WIDE[op], TYPES[name].dtype
-
-    def rounded(*operands: Lanes) -> Lanes:
-        value = wide(*(x.astype(np.float64) for x in operands))
-        if mode == "rn" and name in {"f32", "f16"}:
-            return value.astype(dtype)
-        out = round_to(value, name, mode)
-        return _exact_zero(out, op, mode, operands).astype(dtype)
-
-    return rounded
-
-
-_NATIVE: dict[str, Op] = {
-    "add": np.add,
-    "sub": np.subtract,
-    "mul": np.multiply,
-    "div": np.divide,
-    "sqrt": np.sqrt,
-}
-_WIDE: dict[str, Op] = {
-    "add": odd_sum,
-    "sub": lambda a, b: odd_sum(a, -b),
-    "mul": np.multiply,
-    "div": odd_quotient,
-    "fma": lambda a, b, c: odd_sum(a * b, c),
-    "sqrt": odd_root,
-}
-
-
-def _exact_zero(out: Lanes, op: str, mode: str, operands: tuple[Lanes, ...]) -> Lanes:
-    """Towards minus infinity an exact sum of zero is -0 unless both terms are +0."""
-    if mode != "rm" or op not in {"add", "sub", "fma"}:
-        return out
-    *first, last = operands
-    left = np.multiply(*(x.astype(np.float64) for x in first)) if op == "fma" else first[0]
-    right = -last if op == "sub" else last
-    both_plus = ~np.signbit(left) & ~np.signbit(right)
-    return np.where((out == 0) & ~np.signbit(out) & ~both_plus, -0.0, out)
-
-
-def _double(op: str, mode: str) -> Op:
-    if op == "fma":
-        return (lambda a, b, c: _fma_double(a, b, c)) if mode == "rn" else (
-            lambda a, b, c: exact.fma(a, b, c, mode)
-        )  # fmt: skip
-    if mode == "rn":
-        return _NATIVE[op]
-    directed: dict[str, Op] = {
-        "add": lambda a, b: exact.add(a, b, mode),
-        "sub": lambda a, b: exact.add(a, -b, mode),
-        "mul": lambda a, b: exact.multiply(a, b, mode),
-        "div": lambda a, b: exact.divide(a, b, mode),
-        "sqrt": lambda a: exact.root(a, mode),
-    }
-    return directed[op]
-
-
-def _fma_double(a: Lanes, b: Lanes, c: Lanes) -> Lanes:
-    value, certain = fma64(a, b, c)
-    # a sum of zero and all that is not finite: the plain operations are exact there
-    zero = (value == 0) | (a == 0) | (b == 0)
-    value = np.where(zero, a * b + c, value)
-    doubt = ~(certain | (a == 0) | (b == 0)) | ((value == 0) & (a != 0) & (b != 0))
-    if not np.any(doubt):
-        return value
-    lanes = [np.broadcast_to(x, value.shape) for x in (a, b, c)]
-    if not value.ndim:
-        return exact.fma(*lanes, "rn")
-    out = value.copy()
-    out[doubt] = exact.fma(*(lane[doubt] for lane in lanes), "rn")
-    return out
-
-
-def finished(op: Op, name: str, *, ftz: bool, sat: bool, relu: bool = False) -> Op:
-    """An operation with `.ftz` on operands and result, `.sat` or `.relu`, and canonical NaNs."""
-
-    def run(*operands: Lanes) -> Lanes:
-        value = op(*(flush(x, name) for x in operands)) if ftz else op(*operands)
-        if ftz:
-            value = flush(value, name)
-        if sat:
-            value = clamp01(value)
-        if relu:
-            value = np.where(value > 0, value, np.where(value != value, value, value.dtype.type(0)))
-        return canonical(value, name)
-
-    return run
 
 
 _ARITHMETIC = {
@@ -300,14 +168,17 @@ def _rcp(b: Build) -> Step:
         ftz = b.flag("ftz")
         kind = b.type("f64 f32" if ftz else "f32")
         if kind.name == "f64":
-            return lanewise(b, kind, lambda a: _short(1.0 / _short(a)), 1)
+            return lanewise(b, kind, _short_inverse, 1)
         return lanewise(b, kind, finished(_inverse, "f32", ftz=ftz, sat=False), 1)
     mode = b.need(*_MODES)
     ftz = b.flag("ftz")
     kind = b.type("f32" if ftz else "f32 f64")
     divide = arithmetic(kind.name, "div", mode)
-    op = finished(lambda a: divide(np.ones_like(a), a), kind.name, ftz=ftz, sat=False)
-    return lanewise(b, kind, op, 1)
+
+    def inverse(a: Lanes) -> Lanes:
+        return divide(np.ones_like(a), a)
+
+    return lanewise(b, kind, finished(inverse, kind.name, ftz=ftz, sat=False), 1)
 
 
 def _inverse(a: Lanes) -> Lanes:
@@ -320,14 +191,21 @@ def _short(a: Lanes) -> Lanes:
     return np.where(a != a, a, flush(bits.view(np.float64), "f64"))
 
 
+def _short_inverse(a: Lanes) -> Lanes:
+    return _short(1.0 / _short(a))
+
+
+def _short_inverse_root(a: Lanes) -> Lanes:
+    return _short(1.0 / np.sqrt(_short(a)))
+
+
 @instruction("rsqrt")
 def _rsqrt(b: Build) -> Step:
     b.need("approx")
     ftz = b.flag("ftz")
     kind = b.type("f32 f64")
     if kind.name == "f64":
-        op: Op = (lambda a: _short(1.0 / np.sqrt(_short(a)))) if ftz else _inverse_root
-        return lanewise(b, kind, op, 1)
+        return lanewise(b, kind, _short_inverse_root if ftz else _inverse_root, 1)
     return lanewise(b, kind, finished(_inverse_root, "f32", ftz=ftz, sat=False), 1)
 
 
@@ -453,4 +331,3 @@ def _test(b: Build) -> Step:
     write, read = b.write(0, TYPES["pred"]), b.read(1, kind)
     least = kind.dtype.type(2.0 ** FORMATS[kind.name].emin)
     return lambda r: write(r, test(as_array(read(r)), least))
-

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from hetir.emulator.ptx.batch import Batch
-from hetir.emulator.ptx.calls import Layout
 from hetir.emulator.ptx.faults import PtxLaunchError, PtxLinkError, RaceFault
+from hetir.emulator.ptx.layout import Layout
 from hetir.emulator.ptx.memory import Memory, Store
 from hetir.emulator.ptx.parser import parse
 from hetir.emulator.ptx.program import Block, Program, build
@@ -222,7 +222,7 @@ class Machine:
             out[i * kind.size : (i + 1) * kind.size] = np.frombuffer(raw, np.uint8)
         return out
 
-    def _resolved(self, variable: Variable, value: int | float | Symbol) -> int | float:
+    def _resolved(self, variable: Variable, value: float | Symbol) -> int | float:
         if not isinstance(value, Symbol):
             return value
         address = self.addresses.get(value.name)
@@ -233,7 +233,7 @@ class Machine:
         return address + value.offset
 
 
-def _encoded(value: int | float, kind: PtxType) -> bytes:
+def _encoded(value: float, kind: PtxType) -> bytes:
     if kind.kind == "f":
         return np.array(value).astype(kind.dtype).tobytes()
     if isinstance(value, float):
@@ -309,7 +309,7 @@ def _argument(formal: Variable, value: Any, memory: Memory) -> bytes:
     return (int(value) % (1 << formal.type.bits)).to_bytes(formal.type.size, "little")
 
 
-def run_ptx(  # noqa: PLR0913 (what a driver's launch takes)
+def run_ptx(
     text: str,
     entry: str,
     block: bytes,
@@ -332,4 +332,3 @@ def run_ptx(  # noqa: PLR0913 (what a driver's launch takes)
         memory.add(array, f"array {number}", address=int(array.ctypes.data))
     machine = Machine(parse(text))
     return machine.launch(entry, grid, workgroup, block, shared_bytes, memory, **checks)
-

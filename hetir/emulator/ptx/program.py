@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 from hetir.emulator.ptx.barrier import BarrierStep
 from hetir.emulator.ptx.build import Build, Step
-from hetir.emulator.ptx.calls import Instance, Layout, emit_function
+from hetir.emulator.ptx.calls import emit_function
 from hetir.emulator.ptx.items import Branch, Exit, Item, Mark, Table
+from hetir.emulator.ptx.layout import Instance, Layout
 from hetir.emulator.ptx.order import weak_topological_order
 from hetir.emulator.ptx.syntax import Function, Module
 from hetir.emulator.ptx.types import Lanes, PtxType
@@ -134,4 +135,3 @@ def _ordered(blocks: list[Block]) -> list[Block]:
         block.next = place[block.next] if block.next >= 0 else -1
         out.append(block)
     return out
-

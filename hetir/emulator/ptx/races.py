@@ -79,7 +79,7 @@ class Races:
             for lane, at in zip(lanes.tolist(), piece.position.tolist(), strict=True):
                 self._offer(lane, (id(piece.store), at), order, keeps=False)
 
-    def update(  # noqa: PLR0913 (one more than an access)
+    def update(
         self, r: Batch, piece: Piece, size: int, order: Ordering, ins: Instruction, writes: Lanes
     ) -> None:  # fmt: skip
         """Active lanes read and, where `writes` holds, write in one."""

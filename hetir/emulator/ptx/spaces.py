@@ -105,7 +105,11 @@ def _in_global(
     rest = address
     while len(rest):
         store = memory.find(int(rest[0]))
-        if store is None or int(rest[0]) + size > store.end or space not in {"generic", store.space}:
+        if (
+            store is None
+            or int(rest[0]) + size > store.end
+            or space not in {"generic", store.space}
+        ):
             bad = np.zeros(r.count, bool)
             bad[left[0]] = True
             _outside(r, space, rest[:1], size, bad, None, ins)
