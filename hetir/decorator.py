@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hetir import compiler, records, runtime
+from hetir import compiler, limits, records, runtime
 from hetir.artifact import Artifact
 from hetir.compiler import Dims
 from hetir.diagnostics import CompileError, LaunchError
@@ -113,13 +113,16 @@ def kernel(
 class Specialisation:
     """A kernel compiled for given argument types.
 
-    `traced` says what was captured from outside; `loaded` holds one program a device.
+    `traced` says what was captured from outside; `loaded` holds one program a device and
+    workgroup.
     """
 
     arguments: tuple[Argument, ...]
     traced: Traced
     kernel: IrKernel
-    loaded: dict[str, tuple[Artifact, Any]] = field(default_factory=dict[str, tuple[Artifact, Any]])
+    loaded: dict[tuple[str, Dims], tuple[Artifact, Any]] = field(
+        default_factory=dict[tuple[str, Dims], tuple[Artifact, Any]]
+    )
 
 
 class Kernel:
@@ -238,7 +241,7 @@ class Kernel:
         """
         values = self.bind((), arguments) if isinstance(arguments, Mapping) else self.bind(arguments, {})
         values = tuple(map(runtime.as_operand, values))
-        artifact, program = self._program(values, device)
+        artifact, program = self._program(values, device, compiler.dims(workgroup))
         return program.launch(
             (*self._bound, *values),
             grid=compiler.dims(grid),
@@ -252,7 +255,7 @@ class Kernel:
         if named or len(arguments) != len(self.parameters):
             arguments = self.bind(arguments, named)
         values = tuple(map(runtime.as_operand, arguments))
-        artifact, program = self._program(values, "cpu")
+        artifact, program = self._program(values, "cpu", workgroup)
         program.run((*self._bound, *values), grid, workgroup, records=_records(artifact))
 
     def bind(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -295,16 +298,18 @@ class Kernel:
         pairs = zip(self.declared.values(), values, strict=True)
         return (*map(Static, self._bound), *(_argument(p, v) for p, v in pairs))
 
-    def _program(self, values: tuple[Any, ...], device: Any) -> tuple[Artifact, Any]:
+    def _program(
+        self, values: tuple[Any, ...], device: Any, workgroup: Dims
+    ) -> tuple[Artifact, Any]:
         key = tuple(map(_type_key, self.declared.values(), values))
         found = self.specialisations.get(key)
         if found is None or found.traced.stale:
             found = self._specialise(values)
             self.specialisations[key] = found
         name = device if isinstance(device, str) else device.name
-        entry = found.loaded.get(name)
+        entry = found.loaded.get((name, workgroup))
         if entry is None:
-            entry = found.loaded[name] = self._load(found, device)
+            entry = found.loaded[name, workgroup] = self._load(found, device, workgroup)
         return entry
 
     def _specialise(self, values: tuple[Any, ...]) -> Specialisation:
@@ -312,11 +317,15 @@ class Kernel:
         traced = compiler.record(self, arguments)
         return Specialisation(arguments, traced, compiler.prepare(traced.module))
 
-    def _load(self, found: Specialisation, device: Any) -> tuple[Artifact, Any]:
+    def _load(
+        self, found: Specialisation, device: Any, workgroup: Dims
+    ) -> tuple[Artifact, Any]:
         on = runtime.device(device) if isinstance(device, str) else device
-        evaluated = on.target == "hetir"
-        lower = compiler.for_evaluator if evaluated else functools.partial(compiler.lower, target=on.target)
-        artifact = lower(found.kernel)
+        if on.target == "hetir":
+            artifact = compiler.for_evaluator(found.kernel)
+        else:
+            limits.check_workgroup(on.portrait.limits, workgroup)
+            artifact = compiler.lower(found.kernel, on.target, workgroup)
         return artifact, on.load(artifact, names=(*("self" for _ in self._bound), *self.parameters))
 
 

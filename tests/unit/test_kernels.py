@@ -10,6 +10,7 @@ SIZES = {
     name: [library.SMALL[name], tuple(1 for _ in size) if isinstance(size, tuple) else 1]
     for name, size in library.SMALL.items()
 }
+SIZES["rotary"][1] = (1, 1, 2)  # it rotates pairs
 CASES = [(name, size) for name, sizes in SIZES.items() for size in sizes]
 
 

@@ -20,10 +20,12 @@ class Divergence:
 
     `uneven` holds loops that lanes leave in unlike iterations, `leaky` the structured ops
     after which some of the lanes that came may be gone, `jumping` those out of which control
-    may jump at all.
+    may jump at all. `around` says, for each loop entered, whether lanes had parted before it:
+    a `return` concerns them all.
     """
 
     known: Uniformity
+    around: list[bool] = field(default_factory=lambda: [False])
     uneven: set[Operation] = field(default_factory=set[Operation])
     leaky: set[Operation] = field(default_factory=set[Operation])
     jumping: set[Operation] = field(default_factory=set[Operation])
@@ -37,7 +39,8 @@ class Divergence:
             elif op.spec in LOOPS:
                 left = self._loop(op, split)
             elif op.spec.terminator:
-                left = {} if op.spec is ops.YIELD else {op.spec: split}
+                parted = split or (op.spec is ops.RETURN and self.around[-1])
+                left = {} if op.spec is ops.YIELD else {op.spec: parted}
             else:
                 continue
             for spec, parted in left.items():
@@ -56,7 +59,9 @@ class Divergence:
 
     def _loop(self, op: Operation, split: bool) -> dict[Spec, bool]:
         bounds = op.spec is ops.FOR and any(map(self.known.varying, op.operands[:3]))
+        self.around.append(self.around[-1] or split)
         exits = self.region(op.regions[0].body, bounds)
+        self.around.pop()
         if bounds or any(exits.get(spec, False) for spec in _LEAVING):
             self.uneven.add(op)
         if ops.RETURN not in exits:

@@ -299,6 +299,8 @@ class MaskedLeaf(Lanes):
         if straight and self.mask == self._entry_mask:
             self.code.jump(self._end)
             self._state.dead = True
+        elif any(loop.leave.together for loop in self._state.loops):
+            raise AssertionError("lanes return alone from a loop that they leave together")
         else:
             self.mask = NONE
 

@@ -36,7 +36,7 @@ def schedule(kernel: Kernel) -> Schedule:
     """Split a lowered kernel."""
     scheduler = _Scheduler()
     scheduler.uniform.update(p.value for p in kernel.params)
-    nodes = scheduler.program(kernel.body, Level.WORKGROUP, _Place(last=True))
+    nodes = scheduler.program(kernel.body, Level.WORKGROUP, _Place(top=True, last=True))
     return connect(nodes, scheduler.uniform, masked=scheduler.masked)
 
 
@@ -44,10 +44,12 @@ def schedule(kernel: Kernel) -> Schedule:
 class _Place:
     """Where a region stands: what follows it, and what its terminators end.
 
+    `top` is the level's own region, outside every `if` and loop.
     `follows` says that a boundary may run after the region, `body` that it is a loop's
     own body, after which this iteration holds no more boundaries.
     """
 
+    top: bool = False
     last: bool = False
     follows: bool = False
     body: bool = False
@@ -153,7 +155,7 @@ class _Scheduler:
         body = tuple(pending)
         pending.clear()
         if level is Level.WORKGROUP and any(self.holds(o, Level.SUBGROUP) for o in body):
-            inner = self.program(Region((), body), Level.SUBGROUP, _Place(last=last))
+            inner = self.program(Region((), body), Level.SUBGROUP, _Place(top=True, last=last))
             nodes.append(Subgroups(inner))
             return
         self.masked |= not last and any(
@@ -171,11 +173,10 @@ class _Scheduler:
     ) -> None:
         """A terminator: a leaf moves what it carries, then the level leaves the region."""
         if op.spec is ops.RETURN:
-            top = place.loop is None and not place.join
             if level is Level.SUBGROUP:
                 pending.append(op)
             self._flush(nodes, pending, level, last=place.last)
-            if not (top and place.last):
+            if not (place.top and place.last):
                 nodes.append(Exit(op))
             return
         moved = place.join
@@ -207,7 +208,7 @@ class _Scheduler:
 
     def _control(self, op: Operation, level: Level, place: _Place, nodes: list[Node]) -> None:
         if op.spec is ops.IF:
-            inner = replace(place, body=False, join=op.results)
+            inner = replace(place, top=False, body=False, join=op.results)
             nodes.append(Control(op, [self.program(r, level, inner) for r in op.regions]))
             return
         (region,) = op.regions

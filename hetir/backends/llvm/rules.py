@@ -69,7 +69,6 @@ _table(INTS, {"add": _I("add"), "sub": _I("sub"), "mul": _I("mul")})
 _table(FLOATS, {"add": _I("fadd"), "sub": _I("fsub"), "mul": _I("fmul"), "div": _I("fdiv")})
 _table(FLOATS, {"neg": _I("fneg"), "abs": _C("fabs"), "sqrt": _C("sqrt"), "fma": _C("fma")})
 _table(FLOATS, {"min": _C("minimum"), "max": _C("maximum")})
-_table(FLOATS, {"min_number": _C("minimumnum"), "max_number": _C("maximumnum")})
 ROUNDING: dict[str, Rule] = {
     "floor": _C("floor"),
     "ceil": _C("ceil"),
@@ -81,6 +80,18 @@ _table(SIGNED, {"abs": _C("abs", "false"), "min": _C("smin"), "max": _C("smax")}
 _table(UNSIGNED, {"min": _C("umin"), "max": _C("umax")})
 _table((*INTS, "bool"), {"and": _I("and"), "or": _I("or"), "xor": _I("xor")})
 _table(INTS, {"popcount": _C("ctpop"), "clz": _C("ctlz", "false")})
+
+
+@_rule("min_number", *FLOATS)
+@_rule("max_number", *FLOATS)
+def _number(code: Code, op: Operation, args: Sequence[str]) -> str:
+    """LLVM folds `minimumnum` of a constant signalling NaN to NaN: choose the number first."""
+    kind, flag, (a, b) = code.type(_kind(op)), code.of("i1"), args
+    a_is_nan, b_is_nan = (code.add(f"fcmp uno {kind} {v}, {v}") for v in args)
+    one = code.add(f"select {flag} {a_is_nan}, {kind} {b}, {kind} {a}")
+    two = code.add(f"select {flag} {b_is_nan}, {kind} {a}, {kind} {b}")
+    name = "minimum" if op.name == "min_number" else "maximum"
+    return code.intrinsic(name, kind, (kind, one), (kind, two))
 
 
 @_rule("const", *ALL)

@@ -1,0 +1,195 @@
+"""Work-items as vectors: every library kernel and generated kernels at several widths."""
+
+import os
+import random
+
+import numpy as np
+import pytest
+
+from hetir import compiler, library, runtime, testing
+from hetir.backends.cpu import compile_kernel
+from hetir.ir.text import parse_kernel, print_kernel
+from hetir.passes.simplify import simplify
+
+COUNT = int(os.environ.get("HETIR_GENERATED", "100")) // 4
+FRESH = random.SystemRandom().randrange(1 << 40)
+
+
+def run_at(name, lanes):
+    case = library.case(name, size=library.SMALL[name])
+    case.reset()
+    for step in case.steps:
+        traced = compiler.record(step.kernel, step.kernel.specialise(step.arguments))
+        kernel = simplify(compiler.prepare(traced.module))
+        shape = compiler.dims(step.workgroup)
+        artifact = compile_kernel(kernel, workgroup=shape, lanes=lanes, optimise=1)
+        program = runtime.device("cpu").load(artifact, names=step.kernel.parameters)
+        program.run(step.arguments, compiler.dims(step.grid), shape)
+    return {key: value.tobytes() for key, value in case.results.items()}
+
+
+@pytest.mark.parametrize("name", library.NAMES)
+def test_library_kernels_give_the_same_bits_at_every_width(name):
+    one = run_at(name, 0)
+    for lanes in (4, 16):
+        assert run_at(name, lanes) == one, lanes
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 4, 8, 16, 32])
+def test_generated_kernels_agree_at_every_width(lanes):
+    fixed, fresh = range(lanes * 1000, lanes * 1000 + COUNT // 2), range(FRESH, FRESH + COUNT // 2)
+    for seed in (*fixed, *fresh):
+        case = testing.generate(random.Random(seed).randrange)
+        runner = testing.on_cpu(optimise=3 if seed % 8 == 0 else 0, lanes=lanes)
+        expected = case.run(testing.evaluator)
+        wrong = testing.differences(expected, case.run(runner))
+        assert not wrong, f"seed {seed}\n{print_kernel(case.kernel)}\n{wrong}"
+
+
+def run_text(text, arguments, workgroup, lanes, grid=(1, 1, 1)):
+    testing.on_cpu(lanes=lanes)(parse_kernel(text), arguments, grid, workgroup)
+
+
+RETURN_BEHIND_A_BARRIER = """kernel k(%x: array<u32[?], global> from 0, %s: i32 from 1) {
+  %i: i64 = local_id axis=0
+  %b: u32 = const 2
+  %c: bool = cast %s
+  if %c {
+    barrier scope=workgroup
+    return
+  } else {
+    store %x, %i, %b
+    yield
+  }
+  return
+}
+"""
+
+
+@pytest.mark.parametrize("lanes", [0, 4, 8])
+def test_a_return_behind_a_barrier_ends_the_workgroup(lanes):
+    for flag, want in ((0, 2), (1, 0)):
+        x = np.zeros(8, np.uint32)
+        run_text(RETURN_BEHIND_A_BARRIER, [x, np.int32(flag)], (8, 1, 1), lanes)
+        assert (x == want).all()
+
+
+RETURN_FROM_A_LOOP = """kernel k(%x: array<i32[?], global> from 0, %s: i64 from 1) {
+  %i: i64 = local_id axis=0
+  %three: i64 = const 3
+  %zero: i64 = const 0
+  %one: i64 = const 1
+  %hit: i32 = const 7
+  %miss: i32 = const 9
+  %far: bool = ge %i, %three
+  if %far {
+    for %zero, %s, %one (%k: i64) {
+      %now: bool = eq %k, %three
+      if %now {
+        store %x, %i, %hit
+        return
+      } else {
+        yield
+      }
+      yield
+    }
+    yield
+  } else {
+    yield
+  }
+  store %x, %i, %miss
+  return
+}
+"""
+
+
+@pytest.mark.parametrize("lanes", [0, 2, 4, 8])
+@pytest.mark.parametrize("trips", [0, 2, 4, 9])
+def test_a_uniform_return_from_a_loop_that_some_lanes_entered(lanes, trips):
+    x = np.zeros(11, np.int32)
+    run_text(RETURN_FROM_A_LOOP, [x, np.int64(trips)], (11, 1, 1), lanes)
+    want = np.where((np.arange(11) >= 3) & (trips > 3), 7, 9)
+    assert (x == want).all()
+
+
+RANGE_AT_THE_EDGE = """kernel k(%x: array<i32[?], global> from 0, %from: i64 from 1, %to: i64 from 2) {
+  %i: i64 = local_id axis=0
+  %size: i64 = group_size axis=0
+  %start: i64 = add %from, %i
+  %zero: i32 = const 0
+  %one: i32 = const 1
+  %n: i32 = for %start, %to, %size, %zero (%k: i64, %count: i32) {
+    %more: i32 = add %count, %one
+    yield %more
+  }
+  store %x, %i, %n
+  return
+}
+"""
+
+
+@pytest.mark.parametrize("lanes", [0, 4, 8])
+@pytest.mark.parametrize("stop", [2**63 - 1, 2**63 - 6, 2**63 - 30])
+def test_strided_ranges_do_not_wrap_at_the_largest_index(lanes, stop):
+    start = 2**63 - 40
+    x = np.full(16, -1, np.int32)
+    run_text(RANGE_AT_THE_EDGE, [x, np.int64(start), np.int64(stop)], (16, 1, 1), lanes)
+    assert x.tolist() == [len(range(start + i, stop, 16)) for i in range(16)]
+
+
+WRAPPING_COMPARE = """kernel k(%x: array<bool[?], global> from 0, %base: i64 from 1, %limit: i64 from 2) {
+  %i: i64 = local_id axis=0
+  %sum: i64 = add %base, %i
+  %less: bool = lt %sum, %limit
+  store %x, %i, %less
+  return
+}
+"""
+
+
+@pytest.mark.parametrize("lanes", [0, 4, 8])
+@pytest.mark.parametrize("limit", [-5, 0, 2**63 - 1, -(2**63)])
+def test_an_index_that_wraps_compares_as_it_wraps(lanes, limit):
+    base = 2**63 - 4
+    x = np.zeros(16, np.bool_)
+    run_text(WRAPPING_COMPARE, [x, np.int64(base), np.int64(limit)], (16, 1, 1), lanes)
+    sums = [(base + i + 2**63) % 2**64 - 2**63 for i in range(16)]
+    assert x.tolist() == [s < limit for s in sums]
+
+
+SHAPES = [(1, 1, 1), (3, 1, 1), (33, 1, 1), (5, 3, 1), (4, 4, 2), (16, 3, 1), (1, 64, 1), (7, 1, 9)]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_ids_in_groups_of_every_shape(shape):
+    text = """kernel k(%x: array<i64[?, ?], global> from 0) {
+  %a: i64 = local_id axis=0
+  %b: i64 = local_id axis=1
+  %c: i64 = local_id axis=2
+  %sx: i64 = group_size axis=0
+  %sy: i64 = group_size axis=1
+  %zy: i64 = mul %c, %sy
+  %row: i64 = add %zy, %b
+  %zyx: i64 = mul %row, %sx
+  %i: i64 = add %zyx, %a
+  %lane: i64 = lane_id
+  %0: i64 = const 0
+  %1: i64 = const 1
+  %2: i64 = const 2
+  %3: i64 = const 3
+  store %x, %i, %0, %a
+  store %x, %i, %1, %b
+  store %x, %i, %2, %c
+  store %x, %i, %3, %lane
+  return
+}
+"""
+    count = int(np.prod(shape))
+    i = np.arange(count)
+    want = np.stack(
+        [i % shape[0], i // shape[0] % shape[1], i // (shape[0] * shape[1]), i % 32], axis=1
+    )
+    for lanes in (0, 4, 8, 16):
+        x = np.full((count, 4), -1, np.int64)
+        run_text(text, [x], shape, lanes)
+        assert (x == want).all(), lanes
