@@ -81,7 +81,8 @@ def main(seconds: float) -> None:
         for statements in STATEMENTS:
             begin = time.perf_counter()
             tries = range(3 if statements < 500 else 1)
-            best = min((measured(statements, t, Path(folder)) for t in tries), key=lambda r: r["ms"])
+            made = [measured(statements, seed, Path(folder)) for seed in tries]
+            best = min(made, key=lambda row: row["ms"])
             print(json.dumps(best), flush=True)
             took = time.perf_counter() - begin
             if time.perf_counter() - start + 3 * took > seconds:

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +88,7 @@ class Peer:
     def ask(self, do: str, **command: Any) -> Row:
         """Send a command and wait for the answer; a failure is an answer too."""
         if self._process.poll() is not None:
+            self.close()
             self._start()
         assert self._process.stdin is not None
         try:
@@ -101,6 +102,10 @@ class Peer:
         """End the process."""
         self._process.kill()
         self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            with suppress(OSError):  # what was written and never read
+                pipe.close()
 
 
 @contextmanager
@@ -139,13 +144,12 @@ def run(
             hint = {} if peer.installed else {"hint": _hint(peer)}
             rows.append({"kind": "peer", "peer": peer.name, **peer.about, **hint})
         present = [p for p in peers if p.installed]
-        if "limits" in names:
-            tell("limits of the machine")
-            rows += [{"kind": "limits", **p.ask("limits")} for p in present if p.name == "c"]
+        rows += machine_limits(names, present, tell)
         for name in names:
             if name in problems.ALL:
                 tell(name)
                 rows += one_problem(problems.ALL[name], present, rounds, budget)
+        rows += machine_limits(names, present, tell)
     if "startup" in names:
         tell("start of a new process")
         rows += startup.first_results()
@@ -153,6 +157,16 @@ def run(
         tell("compile time")
         rows += startup.compile_curve()
     return rows
+
+
+def machine_limits(
+    names: Sequence[str], peers: Sequence[Peer], tell: Callable[[str], None]
+) -> list[Row]:
+    """What the C peer measures of the machine, where that is asked for; before and after."""
+    if "limits" not in names:
+        return []
+    tell("limits of the machine")
+    return [{"kind": "limits", **peer.ask("limits")} for peer in peers if peer.name == "c"]
 
 
 def _hint(peer: Peer) -> str:

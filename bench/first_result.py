@@ -6,6 +6,7 @@ clock = {"started": time.monotonic()}
 
 import json  # noqa: E402
 import sys  # noqa: E402
+from typing import Any  # noqa: E402
 
 import numpy as np  # noqa: E402
 
@@ -16,7 +17,7 @@ y = np.empty_like(x)
 
 def with_hetir() -> None:
     """The library's kernel, through the public names."""
-    from hetir import library  # noqa: PLC0415 (its time is what is measured)
+    from hetir import library
 
     softmax = library.load(library.folder() / "softmax.py").softmax
     clock["imported"] = time.monotonic()
@@ -25,14 +26,14 @@ def with_hetir() -> None:
 
 def with_numba() -> None:
     """The same rows in numba, with its own disk cache."""
-    import math  # noqa: PLC0415
+    import math
 
-    import numba  # noqa: PLC0415
+    import numba
 
     clock["imported"] = time.monotonic()
 
     @numba.njit(parallel=True, fastmath=True, cache=True)
-    def softmax(x, y):
+    def softmax(x: Any, y: Any) -> None:
         for row in numba.prange(x.shape[0]):
             top = x[row, 0]
             for j in range(x.shape[1]):

@@ -56,19 +56,26 @@ def _set_nice(value: int) -> None:
 def window(run: Callable[[], object], budget: float) -> dict[str, Any]:
     """Run for `budget` seconds: times, own CPU seconds a run, cores that others used."""
     times: list[float] = []
-    with Raised():
-        busy, own, start = busy_seconds(), time.process_time(), time.perf_counter()
-        end = start
-        while end - start < budget or (len(times) < 3 and end - start < 4 * budget):
-            begin = time.perf_counter()
-            run()
-            end = time.perf_counter()
-            times.append(end - begin)
-        own = time.process_time() - own
-        after = busy_seconds()
+    busy, own, start = busy_seconds(), time.process_time(), time.perf_counter()
+    end = start
+    while end - start < budget or (len(times) < 3 and end - start < 4 * budget):
+        begin = time.perf_counter()
+        run()
+        end = time.perf_counter()
+        times.append(end - begin)
+    own = time.process_time() - own
+    after = busy_seconds()
     wall = end - start
     others = None if busy is None or after is None else max(0.0, (after - busy - own) / wall)
     return {"times": times, "own_cores": own / wall, "cpu": own / len(times), "others": others}
+
+
+def _settled(seen: list[dict[str, Any]], budget: float) -> bool:
+    """Whether the last window was quiet, or took too long to repeat."""
+    others, took = seen[-1]["others"], sum(seen[-1]["times"])
+    single = len(seen) > 1 and all(w["own_cores"] < 1.15 for w in seen)
+    spare = CORES - 1 if single else 0
+    return others is None or others <= spare + QUIET_CORES or took > 3 * budget
 
 
 def sample(run: Callable[[], object], budget: float) -> dict[str, Any]:
@@ -78,13 +85,10 @@ def sample(run: Callable[[], object], budget: float) -> dict[str, Any]:
     a run that was seen twice on one thread leaves the other cores to whoever wants them.
     """
     seen: list[dict[str, Any]] = []
-    for _ in range(WINDOWS):
-        seen.append(window(run, budget))
-        single = len(seen) > 1 and all(w["own_cores"] < 1.15 for w in seen)
-        spare = CORES - 1 if single else 0
-        others = seen[-1]["others"]
-        if others is None or others <= spare + QUIET_CORES or sum(seen[-1]["times"]) > 3 * budget:
-            break
+    with Raised():
+        run()  # caches and threads as the last peer's window left them
+        while len(seen) < WINDOWS and not (seen and _settled(seen, budget)):
+            seen.append(window(run, budget))
     kept = min(seen, key=lambda w: w["others"] or 0.0)
     times = np.array(kept["times"]) * 1e3
     return {

@@ -37,6 +37,17 @@ def best_times(rows: Iterable[Row]) -> Times:
     return found
 
 
+def best_limits(rows: Iterable[Row]) -> dict[str, float]:
+    """The best that was seen of each: rates at most, times at least."""
+    found: dict[str, float] = {}
+    for row in _of(rows, "limits"):
+        for key, value in row.items():
+            if key not in ("kind", "failed"):
+                better = min if key.endswith("_us") else max
+                found[key] = better(value, found.get(key, value))
+    return found
+
+
 def _of(rows: Iterable[Row], kind: str) -> list[Row]:
     return [row for row in rows if row["kind"] == kind]
 
@@ -82,7 +93,7 @@ def _machine(rows: Sequence[Row]) -> str:
 
 
 def _limits(rows: Sequence[Row]) -> str:
-    found = [row for row in _of(rows, "limits") if "failed" not in row]
+    found = best_limits(rows)
     if not found:
         return ""
     names = {
@@ -93,7 +104,7 @@ def _limits(rows: Sequence[Row]) -> str:
         "fma_gflops": "f32 FMA, GFLOP/s",
         "fork_join_us": "OpenMP fork and join, us",
     }
-    lines = [[text, number(found[0][key])] for key, text in names.items()]
+    lines = [[text, number(found[key])] for key, text in names.items()]
     return "## Limits of the machine\n\n" + _grid(("bound, all cores", "measured"), lines)
 
 
@@ -106,7 +117,7 @@ def bound_ms(problem: problems.Problem, row: Row, limits: Row) -> float:
 def _table(rows: Sequence[Row], names: Sequence[str], title: str) -> str:
     times = best_times(rows)
     peers = [r["peer"] for r in _of(rows, "peer") if r["peer"] != "hetir" and "missing" not in r]
-    limits = next((r for r in _of(rows, "limits") if "failed" not in r), None)
+    limits = best_limits(rows)
     facts = {row["problem"]: row for row in _of(rows, "time")}
     lines: list[list[str]] = []
     ratios: dict[str, list[float]] = {"best": [], "numba": []}

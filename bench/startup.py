@@ -41,7 +41,7 @@ def first_results() -> list[Row]:
             with tempfile.TemporaryDirectory(prefix="hetir-bench-cache-") as cache:
                 for kind, found in samples.items():
                     found.append(_first_result(peer, kind, cache))
-        for kind, found in samples.items():
+        for found in samples.values():
             if any("failed" in row for row in found):
                 rows.append(next(row for row in found if "failed" in row))
             else:

@@ -80,7 +80,8 @@ class Worker:
 
     def limits(self, _: Mapping[str, Any]) -> dict[str, Any]:
         """What this machine can do, by a peer that measures it."""
-        return self.module.limits()
+        with measure.Raised():
+            return self.module.limits()
 
 
 def main() -> None:

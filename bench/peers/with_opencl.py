@@ -15,6 +15,8 @@ Arrays = Mapping[str, Any]
 Run = Callable[[], Arrays]
 F = np.float32
 GROUP = 64
+FAST, CAREFUL = ["-cl-fast-relaxed-math"], ["-cl-mad-enable", "-cl-no-signed-zeros"]
+NOT_FAST = ("black_scholes",)  # its error passes the bench's tolerance with FAST
 SOURCE = Path(__file__).parent.parent / "native" / "kernels.cl"
 
 
@@ -37,7 +39,8 @@ def _device() -> cl.Device:
 _found = _device()
 _context = cl.Context([_found])
 _queue = cl.CommandQueue(_context)
-_program = cl.Program(_context, SOURCE.read_text()).build(["-cl-fast-relaxed-math"])
+_text = SOURCE.read_text()
+_fast, _careful = (cl.Program(_context, _text).build(flags) for flags in (FAST, CAREFUL))
 
 
 def describe() -> dict[str, str]:
@@ -67,7 +70,7 @@ def empty(*shape: int, dtype: Any = F) -> Held:
 
 def step(name: str, size: tuple[int, ...], group: tuple[int, ...], *arguments: Any) -> Run:
     """One launch with its arguments set; it is not waited for."""
-    kernel = cl.Kernel(_program, name)
+    kernel = cl.Kernel(_careful if name in NOT_FAST else _fast, name)
     kernel.set_args(*(a.buffer if isinstance(a, Held) else a for a in arguments))
 
     def run(_keep: object = arguments) -> Any:  # a kernel does not own its buffers

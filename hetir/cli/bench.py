@@ -24,7 +24,7 @@ def bench(
         list[str] | None,
         typer.Argument(
             metavar="[KERNEL]...",
-            help="Kernels, or limits, launch, compile, startup; left out, the 17 kernels and these.",
+            help="Kernels, or limits, launch, compile, startup; all 17 and these if left out.",
         ),
     ] = None,
     peers: Annotated[
@@ -33,7 +33,7 @@ def bench(
     json_file: Annotated[
         Path | None, typer.Option("--json", metavar="OUT", help="Write JSON lines there.")
     ] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="Sweeps over the peers, kernel by kernel.")] = 3,
+    rounds: Annotated[int, typer.Option(min=1, help="Sweeps over the peers.")] = 3,
     budget: Annotated[float, typer.Option(min=0.001, help="Seconds of a timed window.")] = 0.5,
     more: Annotated[bool, typer.Option("--more", help="Time the rest of the library too.")] = False,
 ) -> None:
@@ -61,7 +61,8 @@ def bench(
 
 def _known(asked: list[str], known: tuple[str, ...], what: str) -> None:
     if unknown := [name for name in asked if name not in known]:
-        raise UsageError(f"the bench has no {what} `{unknown[0]}`", hint=f"it has {', '.join(known)}")
+        hint = f"it has {', '.join(known)}"
+        raise UsageError(f"the bench has no {what} `{unknown[0]}`", hint=hint)
 
 
 def part(name: str) -> Any:
