@@ -12,6 +12,7 @@ from hetir.backends.spirv.flavour import Flavour, Workgroup
 from hetir.backends.spirv.opencl import OpenCL
 from hetir.backends.spirv.targets import resolve
 from hetir.backends.spirv.uniform import check_exchanges
+from hetir.backends.spirv.vulkan import Vulkan
 from hetir.ir import ops
 from hetir.ir.core import Kernel, walk
 from hetir.ir.types import ArrayType
@@ -24,7 +25,7 @@ __all__ = ["FLAVOURS", "compile_kernel", "disassemble", "fingerprint"]
 
 VERSION = 1  # of the code that this backend writes, part of every key
 
-FLAVOURS: dict[str, type[Flavour]] = {"spirv:opencl": OpenCL}
+FLAVOURS: dict[str, type[Flavour]] = {"spirv:opencl": OpenCL, "spirv:vulkan": Vulkan}
 
 
 def fingerprint(target: str) -> str:

@@ -30,7 +30,8 @@ class Code:
         self.alive = True
         self._extended = extended
         self._no_contraction = contraction
-        self._loc: Loc | None = None
+        self._line: tuple[str, int, int] | None = None
+        self._next_line: tuple[str, int, int] | None = None
         self._numbers: dict[int, int] = {}
 
     # ---- types ---------------------------------------------------------------------------
@@ -114,12 +115,19 @@ class Code:
     def add(self, name: str, kind: int, *operands: Operand) -> int:
         """Append an instruction with a result and give the result's id."""
         found = self.module.fresh()
-        self.body.append(self.module.encode(name, kind, found, *operands))
+        self._append(self.module.encode(name, kind, found, *operands))
         return found
 
     def put(self, name: str, *operands: Operand) -> None:
         """Append an instruction without a result."""
-        self.body.append(self.module.encode(name, *operands))
+        self._append(self.module.encode(name, *operands))
+
+    def _append(self, words: Words) -> None:
+        if self._next_line is not None:
+            file, *place = self._line = self._next_line
+            self._next_line = None
+            self.body.append(self.module.encode("OpLine", self.module.string(file), *place))
+        self.body.append(words)
 
     def first(self, name: str, kind: int, *operands: Operand) -> int:
         """As `add`, at the start of the function."""
@@ -130,9 +138,10 @@ class Code:
     @contextmanager
     def at_start(self) -> Iterator[None]:
         """What is added inside runs at the start of the function; no blocks."""
-        body, self.body = self.body, self.entry
+        body, line = self.body, self._next_line
+        self.body, self._next_line = self.entry, None
         yield
-        self.body = body
+        self.body, self._next_line = body, line
 
     def rounded(self, name: str, kind: int, *operands: Operand) -> int:
         """A float operation that must not be contracted with another."""
@@ -155,12 +164,9 @@ class Code:
 
     def at(self, loc: Loc | None) -> None:
         """Say where the next instructions come from."""
-        if loc is None or not self.alive:
-            return
-        last = self._loc
-        if last is None or (last.file, last.line, last.col) != (loc.file, loc.line, loc.col):
-            self.put("OpLine", self.module.string(loc.file), loc.line, loc.col + 1)
-        self._loc = loc
+        if loc is not None:
+            line = (loc.file, loc.line, loc.col + 1)
+            self._next_line = None if line == self._line else line
 
     # ---- blocks --------------------------------------------------------------------------
 
@@ -170,8 +176,10 @@ class Code:
 
     def start(self, label: int) -> None:
         """Begin a block; a line holds until its block ends."""
-        self.put("OpLabel", label)
-        self.block, self.alive, self._loc = label, True, None
+        self.body.append(self.module.encode("OpLabel", label))
+        if self._next_line is None:
+            self._next_line = self._line
+        self.block, self.alive, self._line = label, True, None
 
     def end(self, name: str, *operands: Operand) -> None:
         """End the block."""

@@ -20,7 +20,7 @@ class InvalidModuleError(CompileError):
     Cause: another file, or a damaged one. Fix: compile it again.
     """
 
-    code = "HET370"
+    code = "HET380"
 
 
 class Instruction:

@@ -23,13 +23,15 @@ U64 = Scalar("u64", "uint", 64)
 class Place:
     """Where an access goes: a pointer to `kind`; `access` are the operands of plain accesses.
 
-    What lies there is the element itself, or unless `typed` the integer of its bits.
+    What lies there is the element itself, or unless `typed` the integer of its bits, in a
+    word of 32 bits when `widened`.
     """
 
     pointer: int
     kind: int
     typed: bool
     access: tuple[Operand, ...] = ()
+    widened: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

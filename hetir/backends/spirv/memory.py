@@ -123,14 +123,26 @@ class Memory:
         """A plain load."""
         element = element_of(op)
         place = self._place(op, args, element)
-        value = self._code.add("OpLoad", place.kind, place.pointer, *place.access)
-        return self._cooked(element, place, value)
+        return self._cooked(element, place, self._read(place, element))
+
+    def _read(self, place: Place, element: Scalar) -> int:
+        """What lies at a place, in the element's own width."""
+        code = self._code
+        value = code.add("OpLoad", place.kind, place.pointer, *place.access)
+        return code.add("OpUConvert", code.int(8 * element.bytes), value) if place.widened else value
+
+    def _write(self, place: Place, value: int) -> None:
+        """Put an integer of the element's own width at a place."""
+        code = self._code
+        if place.widened:
+            value = code.add("OpUConvert", place.kind, value)
+        code.put("OpStore", place.pointer, value, *place.access)
 
     def store(self, op: Operation, args: Sequence[int]) -> None:
         """A plain store."""
         element = element_of(op)
         place = self._place(op, args, element)
-        self._code.put("OpStore", place.pointer, self._lying(element, place, args[2]), *place.access)
+        self._write(place, self._lying(element, place, args[2]))
 
     def _cooked(self, element: Scalar, place: Place, value: int) -> int:
         """The value that lies at a place."""
@@ -145,7 +157,7 @@ class Memory:
         """A value as it lies at a place."""
         code = self._code
         if element == BOOL:
-            return code.add("OpSelect", place.kind, value, code.number(8, 1), code.number(8, 0))
+            return code.add("OpSelect", code.int(8), value, code.number(8, 1), code.number(8, 0))
         if place.typed or element.name not in FLOATS:
             return value
         return code.add("OpBitcast", place.kind, value)
@@ -226,12 +238,11 @@ class Memory:
         self, op: Operation, args: Sequence[int], raw: Sequence[int], element: Scalar
     ) -> int | None:
         """An atomic on memory of the work-item's own."""
-        code = self._code
         place = self._place(op, args, SCALARS[f"u{element.bits}"])
-        old = code.add("OpLoad", place.kind, place.pointer, *place.access)
+        old = self._read(place, element)
         if op.spec is ops.ATOMIC_LOAD:
             return old
-        code.put("OpStore", place.pointer, self._new(op, element, old, raw), *place.access)
+        self._write(place, self._new(op, element, old, raw))
         return None if op.spec is ops.ATOMIC_STORE else old
 
     def _new(self, op: Operation, element: Scalar, old: int, raw: Sequence[int]) -> int:

@@ -41,6 +41,7 @@ class Module:
         self._extensions: set[str] = set()
         self._satisfied: set[str] = set()
         self.capabilities: list[str] = []
+        self.variables: list[int] = []
         for capability in given:
             self.require(capability)
 
@@ -90,7 +91,7 @@ class Module:
         words = [0]
         kinds = _kinds(row.operands)
         for operand in operands:
-            kind = next(kinds)
+            kind = next(kinds, "IdRef")  # those of OpSpecConstantOp go on, as its opcode says
             if isinstance(operand, int):
                 words.append(operand)
             elif isinstance(operand, tuple):
@@ -127,7 +128,12 @@ class Module:
         """A new variable outside of functions."""
         found = self.fresh()
         self.put("globals", "OpVariable", pointer, found, storage, *initial)
+        self.variables.append(found)
         return found
+
+    def has(self, name: str, *operands: Operand) -> bool:
+        """Whether a type or constant is there."""
+        return (name, *operands) in self._known
 
     def import_set(self, name: str) -> int:
         """The id of an extended instruction set."""

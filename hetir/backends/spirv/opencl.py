@@ -58,7 +58,7 @@ class OpenCL(Flavour):
     @cached_property
     def _block(self) -> tuple[int, int]:
         """The block's type and id."""
-        storage = "Function" if self._by_value else "CrossWorkgroup"
+        storage = self._block_storage
         words = self.code.number(32, self.layout.size // 8)
         array = self.module.unique("OpTypeArray", self.code.int(64), words)
         structure = self.module.unique("OpTypeStruct", array)
@@ -67,9 +67,17 @@ class OpenCL(Flavour):
             self.module.decorate(name, "FuncParamAttr", "ByVal")
         return self.code.pointer(storage, structure), name
 
+    @cached_property
+    def _block_bytes(self) -> int:
+        return self.code.first("OpBitcast", self._bytes(self._block_storage), self._block[1])
+
     @property
     def _by_value(self) -> bool:
         return self.layout.size <= BLOCK_BY_VALUE_BYTES
+
+    @property
+    def _block_storage(self) -> str:
+        return "Function" if self._by_value else "CrossWorkgroup"
 
     @cached_property
     def records(self) -> int:
@@ -89,11 +97,10 @@ class OpenCL(Flavour):
     def argument(self, offset: int, kind: Scalar) -> int:
         """Load from the block, at the start."""
         code = self.code
-        storage = "Function" if self._by_value else "CrossWorkgroup"
+        storage = self._block_storage
         memory = code.int(8) if kind.kind == "bool" else code.scalar(kind)
+        start, place = self._block_bytes, code.number(64, offset)
         with code.at_start():
-            start = code.add("OpBitcast", self._bytes(storage), self._block[1])
-            place = code.number(64, offset)
             at = code.add("OpInBoundsPtrAccessChain", self._bytes(storage), start, place)
             typed = code.add("OpBitcast", code.pointer(storage, memory), at)
             value = code.add("OpLoad", memory, typed, "Aligned", kind.bytes)

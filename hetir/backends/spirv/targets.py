@@ -20,7 +20,7 @@ class UnknownFlavourError(CompileError):
     Cause: a misspelt name. Fix: write `spirv:opencl` or `spirv:vulkan`.
     """
 
-    code = "HET372"
+    code = "HET382"
 
 
 @cache

@@ -18,7 +18,7 @@ class PartialWorkgroupError(CompileError):
     with `where=`; or wrap a condition that never differs in `hl.assume_uniform`.
     """
 
-    code = "HET373"
+    code = "HET383"
 
 
 def check_exchanges(kernel: Kernel, target: str) -> None:

@@ -32,7 +32,7 @@ class InvalidSpirvError(CompileError):
     Report it with the kernel: no kernel should cause it.
     """
 
-    code = "HET371"
+    code = "HET381"
 
 
 class _Tools(NamedTuple):

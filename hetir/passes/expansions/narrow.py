@@ -30,7 +30,7 @@ for _name in _OPS:
     expansion(_name, *NARROW)(_through_f32)
 
 
-@expansion("fma", *NARROW)
+@expansion("fma", *NARROW, "f32")
 def _fma(w: Writer, op: Operation) -> Value:
     """The product is exact in f64; the sum is rounded to odd there, then once."""
     a, b, c = (w.cast(v, F64) for v in op.operands)
