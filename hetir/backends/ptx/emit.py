@@ -81,7 +81,7 @@ class Emitter(Structured):
         """A size that is given holds exactly; else any that a launch can have must fit."""
         if self.frame.workgroup:
             return f'"nvvm.reqntid"="{",".join(map(str, self.frame.workgroup))}"'
-        return f'"nvvm.maxntid"="{MAX_ITEMS}"'
+        return f'"nvvm.maxntid"="{MAX_ITEMS}" "nvvm.minctasm"="1"'
 
     def leave(self, op: Operation) -> None:
         """The work-item ends."""
