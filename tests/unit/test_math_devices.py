@@ -1,0 +1,44 @@
+"""The same bits on every device that is here: real ones, and the emulated PTX."""
+
+import numpy as np
+import pytest
+
+import hetir
+import hetir.compiler  # registers the emulated devices
+from tests.unit.math_cases import BINARY, CASES, compute, samples
+
+REAL = tuple(device.name for device in hetir.devices() if device.name != "cpu")
+# arguments a stratum: the emulated one is slow
+DEVICES = {**dict.fromkeys(REAL, 4000), "ptx-emulator": 24}
+
+
+def _bits_differ(name, device, dtype, count):
+    case = {**CASES, **BINARY}[name]
+    x = [samples(case, dtype, count, seed) for seed in range(1 + (name in BINARY))]
+    ours, theirs = compute(name, *x), compute(name, *x, device=device)
+    bits = f"u{dtype.itemsize}"
+    nan = np.isnan(ours) & np.isnan(theirs)
+    differ = (ours.view(bits) != theirs.view(bits)) & ~nan
+    return [a[differ][:3] for a in (*x, ours, theirs)] if differ.any() else None
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", [*CASES, *BINARY])
+def test_the_bits_are_those_of_the_cpu(name, device):
+    for dtype in map(np.dtype, ("f4", "f8") if device in REAL else ("f4",)):
+        assert _bits_differ(name, device, dtype, DEVICES[device]) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*CASES, *BINARY])
+def test_the_emulated_ptx_has_the_bits_of_the_cpu(name):
+    for dtype in map(np.dtype, ("f4", "f8")):
+        assert _bits_differ(name, "ptx-emulator", dtype, 2000) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("device", REAL)
+@pytest.mark.parametrize("name", [*CASES, *BINARY])
+def test_a_million_arguments_have_the_bits_of_the_cpu(name, device):
+    for dtype in map(np.dtype, ("f4", "f8")):
+        assert _bits_differ(name, device, dtype, 250_000) is None
