@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from ptx_emulator_support import evaluate, signed, assemble_used
+from ptx_emulator_support import assemble_used, evaluate, signed
 
 RNG = np.random.default_rng(5)
 EDGES = [0, 1, 2, 3, 7, 31, 32, 33, 63, 64, 127, 128, 255, 256, 32767, 32768, 65535]
@@ -52,11 +52,12 @@ def test_arithmetic(bits, kind):
     check(f"min.{t} %d, %a, %b;", lambda a, b: min(value(a), value(b)), bits)
     check(f"max.{t} %d, %a, %b;", lambda a, b: max(value(a), value(b)), bits)
     check(
-        f"mad.hi.{t} %d, %a, %b, %c;", lambda a, b, c: (value(a) * value(b) >> bits) + c, bits, count=3
+        f"mad.hi.{t} %d, %a, %b, %c;",
+        lambda a, b, c: (value(a) * value(b) >> bits) + c,
+        bits,
+        count=3,
     )
-    check(
-        f"sad.{t} %d, %a, %b, %c;", lambda a, b, c: abs(value(a) - value(b)) + c, bits, count=3
-    )
+    check(f"sad.{t} %d, %a, %b, %c;", lambda a, b, c: abs(value(a) - value(b)) + c, bits, count=3)
 
 
 @pytest.mark.parametrize("t", ["u16", "s16", "u32", "s32"])
@@ -205,10 +206,11 @@ def test_insert(bits):
     got = evaluate(f"bfi.b{bits} %d, %a, %b, %c, %e;", a, b, pos, length, out=a.dtype)
     want = []
     for x, y, p, n in zip(a.tolist(), b.tolist(), pos.tolist(), length.tolist(), strict=True):
+        base = y
         for i in range(n):
             if p + i < bits:
-                y = (y & ~(1 << (p + i))) | ((x >> i & 1) << (p + i))
-        want.append(y)
+                base = (base & ~(1 << (p + i))) | ((x >> i & 1) << (p + i))
+        want.append(base)
     assert got.tolist() == want
 
 
@@ -360,7 +362,12 @@ def test_comparisons(t):
     bits = int(t[1:])
     names = dict(COMPARE)
     if t[0] == "u":
-        names |= {"lo": COMPARE["lt"], "ls": COMPARE["le"], "hi": COMPARE["gt"], "hs": COMPARE["ge"]}
+        names |= {
+            "lo": COMPARE["lt"],
+            "ls": COMPARE["le"],
+            "hi": COMPARE["gt"],
+            "hs": COMPARE["ge"],
+        }
     for name, op in names.items():
 
         def truth(a, b, op=op):

@@ -57,7 +57,9 @@ def test_branch_tables():
 
 
 def test_predicated_exit_and_instructions():
-    body = f"mov.u32 %r1, 5; setp.lt.u32 %p1, %r0, 10; @%p1 exit; @!%p1 add.u32 %r1, %r1, %r0; {STORE}"
+    body = (
+        f"mov.u32 %r1, 5; setp.lt.u32 %p1, %r0, 10; @%p1 exit; @!%p1 add.u32 %r1, %r1, %r0; {STORE}"
+    )
     assert run(body).tolist() == [0] * 10 + [i + 5 for i in range(10, 64)]
 
 
@@ -135,7 +137,8 @@ def test_global_variables_live_as_long_as_the_machine():
 def test_local_memory_is_each_thread_s_own():
     body = f""".local .align 4 .b8 box[64]; mov.u64 %x2, box; cvta.local.u64 %x3, %x2;
     and.b32 %r2, %r0, 15; mul.wide.u32 %x4, %r2, 4; add.u64 %x5, %x3, %x4;
-    st.u32 [%x5], %r0; add.u64 %x6, %x2, %x4; ld.local.u32 %r1, [%x6]; add.u32 %r1, %r1, 1; {STORE}"""
+    st.u32 [%x5], %r0; add.u64 %x6, %x2, %x4; ld.local.u32 %r1, [%x6]; add.u32 %r1, %r1, 1;
+    {STORE}"""
     assert run(body).tolist() == [i + 1 for i in range(64)]
 
 
@@ -160,9 +163,13 @@ def test_shared_memory_static_dynamic_and_generic():
 def test_special_registers():
     names = ["tid.x", "tid.y", "tid.z", "ctaid.x", "ctaid.y", "ntid.y", "nctaid.x", "laneid",
              "warpid", "lanemask_lt", "lanemask_ge"]  # fmt: skip
-    body = "".join(f"mov.u32 %r1, %{n}; st.global.u32 [%x3+{4 * i}], %r1;" for i, n in enumerate(names))
-    lead = """mov.u32 %r2, %tid.z; mov.u32 %r3, %ntid.y; mov.u32 %r4, %tid.y; mad.lo.u32 %r2, %r2, %r3, %r4;
-    mov.u32 %r3, %ntid.x; mad.lo.u32 %r2, %r2, %r3, %r0; mov.u32 %r5, %ctaid.y; mov.u32 %r6, %nctaid.x;
+    body = "".join(
+        f"mov.u32 %r1, %{n}; st.global.u32 [%x3+{4 * i}], %r1;" for i, n in enumerate(names)
+    )
+    lead = """mov.u32 %r2, %tid.z; mov.u32 %r3, %ntid.y; mov.u32 %r4, %tid.y;
+    mad.lo.u32 %r2, %r2, %r3, %r4;
+    mov.u32 %r3, %ntid.x; mad.lo.u32 %r2, %r2, %r3, %r0; mov.u32 %r5, %ctaid.y;
+    mov.u32 %r6, %nctaid.x;
     mov.u32 %r7, %ctaid.x; mad.lo.u32 %r5, %r5, %r6, %r7; mad.lo.u32 %r2, %r5, 60, %r2;
     mul.wide.u32 %x3, %r2, 44; add.u64 %x3, %x3, %x0;"""
     out = np.zeros((6, 60, 11), "u4")
@@ -184,7 +191,8 @@ def test_clock_never_goes_back():
 def test_vectors_and_extension():
     x = np.arange(64, dtype="i1") - 20
     body = """ld.param.u64 %x2, [p0]; cvt.u64.u32 %x3, %r0; add.u64 %x2, %x2, %x3;
-    ld.global.s8 %r1, [%x2]; ld.global.nc.u8 %h1, [%x2]; cvt.u32.u16 %r2, %h1; ld.global.b8 %x4, [%x2];
+    ld.global.s8 %r1, [%x2]; ld.global.nc.u8 %h1, [%x2]; cvt.u32.u16 %r2, %h1;
+    ld.global.b8 %x4, [%x2];
     cvt.u32.u64 %r3, %x4; mul.wide.u32 %x5, %r0, 16; add.u64 %x5, %x0, %x5;
     st.global.v4.u32 [%x5], {%r1, %r2, %r3, %r0}; ld.global.v2.u64 {%x6, %x7}, [%x5];
     ld.global.b128 %q0, [%x5]; mov.b128 {%x8, %x9}, %q0; setp.ne.u64 %p1, %x7, %x9; @%p1 trap;
@@ -231,7 +239,9 @@ def test_out_of_bounds():
     fault("ld.shared.u32 %r1, [16];", "HET623", "shared variable")
     fault(".local .b8 box[8]; ld.local.u32 %r1, [box+8];", "HET623", "local variable")
     fault("atom.global.add.u32 %r1, [%x0+1024], 1;", "HET623", "lie in no allocation")
-    shared = ".shared .u32 one; .shared .u32 two; st.shared.u32 [one+4], %r0; ld.shared.u32 %r1, [two];"
+    shared = (
+        ".shared .u32 one; .shared .u32 two; st.shared.u32 [one+4], %r0; ld.shared.u32 %r1, [two];"
+    )
     fault(shared, "HET623", "shared variable")
 
 
@@ -253,7 +263,9 @@ def test_spaces_are_kept_apart():
 
 
 def test_uninitialised_memory():
-    body = ".shared .u32 tile[64]; mul.lo.u32 %r2, %r0, 4; mov.u32 %r3, tile; add.u32 %r3, %r3, %r2;"
+    body = (
+        ".shared .u32 tile[64]; mul.lo.u32 %r2, %r0, 4; mov.u32 %r3, tile; add.u32 %r3, %r3, %r2;"
+    )
     read = "ld.shared.u32 %r1, [%r3];"
     error = fault(f"{body} setp.ne.u32 %p1, %r0, 9; @%p1 st.shared.u32 [%r3], 1; {read}", "HET625",
                   "before it is written", uninitialised=True)  # fmt: skip
@@ -289,7 +301,11 @@ def test_user_lines_of_loc():
         ("ld.global.L3::often.u32 %r1, [%x1];", "HET621", "L3::often"),
         ("mov.u32 %r1, %ctaid.w;", "HET621", "`%ctaid.w` is not known"),
         (".frame 5;", "HET621", "directive `.frame`"),
-        ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%r1}, {%r1}, {%r1}, {%r1};", "HET621", "mma"),
+        (
+            "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%r1}, {%r1}, {%r1}, {%r1};",
+            "HET621",
+            "mma",
+        ),
         ("add.u32 %r1, %x0, 1;", "HET622", "`%x0` is .b64, not .u32"),
         ("add.u32 %r1, %r0;", "HET622", "3 operands are needed, got 2"),
         ("add.u32 %r1, %r99, 1;", "HET621", "%r99"),

@@ -27,7 +27,16 @@ BF16 = np.dtype(ml_dtypes.bfloat16)
 def text(name: str, target: str) -> str:
     if target != "nvcc":
         return (HERE / f"{name}_{target}.ptx").read_text()
-    command = [NVCC, "-ptx", "-arch=sm_90", "-std=c++17", "-lineinfo", "-o", "-", HERE / f"{name}.cu"]
+    command = [
+        NVCC,
+        "-ptx",
+        "-arch=sm_90",
+        "-std=c++17",
+        "-lineinfo",
+        "-o",
+        "-",
+        HERE / f"{name}.cu",
+    ]
     return subprocess.run(command, text=True, capture_output=True, check=True).stdout
 
 
@@ -208,7 +217,10 @@ def truncated(x, y):
 def test_division_of_all_signs(machine):
     a, b = (RNG.integers(-(2**31), 2**31, 256).astype("i4") for _ in range(2))
     c, d = (RNG.integers(-(2**63), 2**63, 256) for _ in range(2))
-    b[:100], d[:100] = RNG.integers(1, 20, 100) * RNG.choice([-1, 1], 100), RNG.integers(-9, -1, 100)
+    b[:100], d[:100] = (
+        RNG.integers(1, 20, 100) * RNG.choice([-1, 1], 100),
+        RNG.integers(-9, -1, 100),
+    )
     a[0], b[0] = -(2**31), 1
     q, r = np.zeros(256, "i4"), np.zeros(256, "i4")
     lq, lr = np.zeros(256, "i8"), np.zeros(256, "u8")

@@ -40,7 +40,8 @@ def test_shuffles(mode):
         for b in (0, 1, 3, width - 1, width // 2):
             c = (32 - width) << 8 | (0 if mode == "up" else 31)
             out = run(f"""{LOAD} shfl.sync.{mode}.b32 %r1|%p1, %r2, {b}, {c}, -1;
-                selp.b32 %r3, 1, 0, %p1; st.global.u32 [%x1+256], %r3; {STORE}""", 128, block=64, extra=[x])  # fmt: skip
+                selp.b32 %r3, 1, 0, %p1; st.global.u32 [%x1+256], %r3;
+    {STORE}""", 128, block=64, extra=[x])  # fmt: skip
             for i in range(64):
                 source, p = shuffled(mode, i % 32, b, c)
                 assert out[i] == x[i - i % 32 + source]
@@ -69,9 +70,10 @@ def test_exited_lanes_are_not_waited_for():
     body = f"setp.ge.u32 %p1, %r0, 20; @%p1 exit; vote.sync.ballot.b32 %r1, !%p1, -1; {STORE}"
     assert run(body, 32).tolist() == [0xFFFFF] * 20 + [0] * 12
     # a block of 40 threads has a second warp of 8 lanes
-    assert run(f"setp.ge.u32 %p1, %r0, 0; vote.sync.ballot.b32 %r1, %p1, -1; {STORE}", 40).tolist() == [
-        2**32 - 1
-    ] * 32 + [255] * 8
+    assert (
+        run(f"setp.ge.u32 %p1, %r0, 0; vote.sync.ballot.b32 %r1, %p1, -1; {STORE}", 40).tolist()
+        == [2**32 - 1] * 32 + [255] * 8
+    )
 
 
 def test_lanes_meet_from_both_sides_of_a_branch():
@@ -133,7 +135,8 @@ def test_elect_and_active_mask():
 
 def test_barriers_with_ids_and_counts():
     # two halves of the block meet apart, twice
-    body = f""".shared .u32 tile[128]; mul.lo.u32 %r2, %r0, 4; mov.u32 %r3, tile; add.u32 %r3, %r3, %r2;
+    body = f""".shared .u32 tile[128]; mul.lo.u32 %r2, %r0, 4; mov.u32 %r3, tile;
+    add.u32 %r3, %r3, %r2;
     setp.lt.u32 %p1, %r0, 64; selp.b32 %r4, 3, 5, %p1; st.shared.u32 [%r3], %r0;
     bar.sync %r4, 64; xor.b32 %r5, %r2, 128; mov.u32 %r6, tile; add.u32 %r6, %r6, %r5;
     ld.shared.u32 %r1, [%r6]; {STORE} @%p1 bra again; exit; again: barrier.sync 3, 64;"""
@@ -143,14 +146,17 @@ def test_barriers_with_ids_and_counts():
 def test_arrive_does_not_wait():
     body = f""".shared .u32 word; setp.lt.u32 %p1, %r0, 32; @%p1 bra first;
     barrier.sync 1, 64; ld.shared.u32 %r1, [word]; {STORE} exit;
-    first: mov.u32 %r2, 77; st.shared.u32 [word], %r2; barrier.arrive 1, 64; mov.u32 %r1, 1; {STORE}"""
+    first: mov.u32 %r2, 77; st.shared.u32 [word], %r2; barrier.arrive 1, 64; mov.u32 %r1, 1;
+    {STORE}"""
     assert run(body).tolist() == [1] * 32 + [77] * 32
 
 
 def test_barrier_reductions():
     lead = "mov.u32 %r3, %ctaid.x; mad.lo.u32 %r2, %r3, 64, %r0; setp.gt.u32 %p1, %r2, 40;"
-    body = f"""{lead} bar.red.popc.u32 %r1, 0, %p1; bar.red.and.pred %p2, 0, %p1; bar.red.or.pred %p3, 1, 64, !%p1;
-    selp.b32 %r4, 1000, 0, %p2; add.u32 %r1, %r1, %r4; selp.b32 %r4, 5000, 0, %p3; add.u32 %r1, %r1, %r4;
+    body = f"""{lead} bar.red.popc.u32 %r1, 0, %p1; bar.red.and.pred %p2, 0, %p1;
+    bar.red.or.pred %p3, 1, 64, !%p1;
+    selp.b32 %r4, 1000, 0, %p2; add.u32 %r1, %r1, %r4; selp.b32 %r4, 5000, 0, %p3;
+    add.u32 %r1, %r1, %r4;
     mul.wide.u32 %x2, %r3, 256; add.u64 %x1, %x1, %x2; {STORE}"""
     out = run(body, 192, block=64, grid=3)
     assert out.tolist() == [5023] * 64 + [1064] * 128
@@ -171,7 +177,8 @@ def test_spinning_on_another_warp_makes_progress():
     body = f""".shared .u32 flag; setp.ne.u32 %p1, %r0, 0; @%p1 bra after; st.shared.u32 [flag], 0;
     after: bar.sync 0; setp.lt.u32 %p1, %r0, 32; @!%p1 bra set;
     spin: ld.volatile.shared.u32 %r1, [flag]; setp.eq.u32 %p2, %r1, 0; @%p2 bra spin; bra fin;
-    set: setp.eq.u32 %p3, %r0, 40; mov.u32 %r1, 9; @%p3 st.volatile.shared.u32 [flag], %r1; fin: {STORE}"""
+    set: setp.eq.u32 %p3, %r0, 40; mov.u32 %r1, 9; @%p3 st.volatile.shared.u32 [flag], %r1;
+    fin: {STORE}"""
     assert run(body).tolist() == [9] * 64
 
 
@@ -184,7 +191,8 @@ def atomic(op, start, values, block=64, dtype="u4", space="global"):
         f"""ld.param.u64 %x2, [cells]; ld.param.u64 %x3, [values]; and.b32 %r2, %r0, 1;
         mul.wide.u32 %x4, %r2, {bits // 8}; add.u64 %x2, %x2, %x4;
         mul.wide.u32 %x4, %r0, {bits // 8}; add.u64 %x3, %x3, %x4; add.u64 %x5, %x0, %x4;
-        ld.global.b{bits} {register}7, [%x3]; {op.replace("%v", f"{register}7").replace("%o", f"{register}6")}
+        ld.global.b{bits} {register}7, [%x3];
+    {op.replace("%v", f"{register}7").replace("%o", f"{register}6")}
         st.global.b{bits} [%x5], {register}6;""",
         ".param .u64 out, .param .u64 cells, .param .u64 values",
     )
@@ -244,7 +252,9 @@ def test_float_sums_round_in_thread_order(kind):
              "bf16": np.dtype(ml_dtypes.bfloat16)}[kind]  # fmt: skip
     suffix = ".noftz" if dtype.itemsize == 2 else ""
     values = RNG.normal(size=64).astype(dtype)
-    cells, out = atomic(f"atom.global.add{suffix}.{kind} %o, [%x2], %v;", [1, -2], values, dtype=dtype)
+    cells, out = atomic(
+        f"atom.global.add{suffix}.{kind} %o, [%x2], %v;", [1, -2], values, dtype=dtype
+    )
     want = in_turn([dtype.type(1), dtype.type(-2)], values, lambda old, v: dtype.type(old + v))
     assert cells.tolist() == want[0]
     assert out.tolist() == want[1]
@@ -277,7 +287,8 @@ def test_compare_and_swap():
 
 
 def test_128_bit_compare_and_swap():
-    body = """cvt.u64.u32 %x2, %r0; mov.u64 %x3, 5; mov.b128 %q0, {%x3, %x3}; mov.b128 %q1, {%x2, %x3};
+    body = """cvt.u64.u32 %x2, %r0; mov.u64 %x3, 5; mov.b128 %q0, {%x3, %x3};
+    mov.b128 %q1, {%x2, %x3};
     atom.relaxed.gpu.global.cas.b128 %q1, [%x0], %q0, %q1; mov.b128 {%x4, %x5}, %q1;
     st.global.u64 [%x6], %x4;"""
     lead = "mul.wide.u32 %x6, %r0, 8; add.u64 %x6, %x6, %x0; add.u64 %x6, %x6, 16;"
@@ -352,7 +363,8 @@ def test_scopes_must_include_each_other():
     assert not races(body.replace("cta", "gpu"), grid=2)
 
 
-MESSAGE = """mov.u32 %r4, %ctaid.x; setp.ne.u32 %p1, %r0, 0; @%p1 exit; setp.eq.u32 %p2, %r4, 0; @!%p2 bra take;
+MESSAGE = """mov.u32 %r4, %ctaid.x; setp.ne.u32 %p1, %r0, 0; @%p1 exit; setp.eq.u32 %p2, %r4, 0;
+    @!%p2 bra take;
 st.global.u32 [%x0], 42; SEND st.RELEASE.global.u32 [%x0+4], 1; exit;
 take: ld.ACQUIRE.global.u32 %r1, [%x0+4]; setp.eq.u32 %p1, %r1, 0; @%p1 bra take; RECEIVE
 ld.global.u32 %r2, [%x0]; setp.ne.u32 %p1, %r2, 42; @%p1 trap;"""
@@ -405,10 +417,20 @@ def test_the_last_block_sees_the_others():
 
 
 def test_barriers_pass_on_what_one_thread_acquired():
-    body = """mov.u32 %r4, %ctaid.x; setp.eq.u32 %p3, %r4, 0; @!%p3 bra take; setp.ne.u32 %p1, %r0, 0;
+    body = """mov.u32 %r4, %ctaid.x; setp.eq.u32 %p3, %r4, 0; @!%p3 bra take;
+    setp.ne.u32 %p1, %r0, 0;
     st.global.u32 [%x1+64], %r0; bar.sync 0; @%p1 exit; st.release.gpu.global.u32 [%x0], 1; exit;
     take: setp.ne.u32 %p1, %r0, 0; @%p1 bra join;
     spin: ld.acquire.gpu.global.u32 %r1, [%x0]; setp.eq.u32 %p2, %r1, 0; @%p2 bra spin;
     join: bar.sync 0; ld.global.u32 %r1, [%x1+64];"""
     assert not races(body, grid=2)
     assert races(body.replace("join: bar.sync 0;", "join:"), grid=2)
+
+
+def test_constant_loads_allow_no_write_at_all():
+    read, write = "ld.global.nc.u32 %r1, [%x1];", "st.global.u32 [%x1], %r0;"
+    assert not races(read)
+    assert races(write + read)
+    (race,) = races(read + write)
+    assert "`st.global.u32` and `ld.global.nc.u32`" in race.message
+    assert not races(write + read.replace(".nc", ""))

@@ -35,13 +35,18 @@ _TYPES = "b8 b16 b32 b64 b128 u8 u16 u32 u64 s8 s16 s32 s64 f32 f64"
 
 @dataclass(frozen=True, slots=True)
 class Ordering:
-    """How strong an access is: `order` is weak, relaxed, acquire, release or acq_rel."""
+    """How strong an access is: `order` is weak, relaxed, acquire, release, acq_rel or sc.
+
+    `constant` marks `ld.global.nc`, of memory that nobody may write during the launch.
+    """
 
     order: str
     scope: str
+    constant: bool = False
 
 
 WEAK = Ordering("weak", "")
+_CONSTANT = Ordering("weak", "", constant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +169,7 @@ def _load(b: Build) -> Step:
     writes = [b.write(item, kind, wide=True) for item in _items(b, 0, lanes)]
     place = target(b, 1, space)
     ins, size, total, dtype = b.ins, kind.size, kind.size * lanes, kind.storage
+    order = _CONSTANT if constant else order
 
     def gather(r: Batch) -> list[Lanes]:
         found: list[Lanes] = []

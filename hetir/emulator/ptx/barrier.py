@@ -206,7 +206,7 @@ class Barriers:
                 step.write(r, results[step.reduction])
         r.idx = saved
 
-    def stuck(self, r: Batch, exited: int) -> BarrierFault:
+    def stuck(self, r: Batch) -> BarrierFault:
         """The fault for lanes that wait when nothing else can run."""
         lane = int(self.waiting()[0])
         slot = int(r.slot[lane])

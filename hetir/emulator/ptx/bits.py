@@ -245,10 +245,11 @@ def _extend(b: Build) -> Step:
     def step(r: Batch) -> None:
         x, n = as_type(as_array(value(r)), UNSIGNED[32]), as_array(width(r))
         bits = n & np.uint32(31)
-        mask = ~np.uint32(0) << bits
-        sign = (x >> ((bits - np.uint32(1)) & np.uint32(31))) & np.uint32(1)
-        out = np.where(signed & (bits > 0) & (sign == 1), x | mask, x & ~mask)
-        write(r, np.where((n >= 32) & clamps, x, out))
+        mask: Lanes = ~np.uint32(0) << bits
+        sign: Lanes = (x >> ((bits - np.uint32(1)) & np.uint32(31))) & np.uint32(1)
+        fills: Lanes = (bits > 0) & (sign == 1) if signed else np.zeros(sign.shape, bool)
+        low = np.where(fills, x | mask, x & ~mask)
+        write(r, np.where((n >= 32) & clamps, x, low))
 
     return step
 
@@ -267,7 +268,7 @@ def _permute(b: Build) -> Step:
     def step(r: Batch) -> None:
         low, high, pick = (as_array(v(r)).astype(np.uint64) for v in (first, second, selector))
         both = low | high << np.uint64(32)
-        out = np.uint64(0)
+        out: Lanes = np.zeros_like(both)
         for i in range(4):
             at, signs = _byte_choice(mode, pick, i)
             byte = (both >> (at * np.uint64(8))) & np.uint64(0xFF)
@@ -292,7 +293,7 @@ def _byte_choice(mode: str, pick: Lanes, i: int) -> tuple[Lanes, Lanes]:
         "ecr": lambda: np.minimum(s, i),
         "rc16": lambda: (s & 1) * 2 + (i & 1),
     }
-    at = by_mode[mode]().astype(np.uint64)
+    at = as_array(by_mode[mode]()).astype(np.uint64)
     return at, np.zeros(at.shape, bool)
 
 

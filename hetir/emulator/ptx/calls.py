@@ -153,7 +153,7 @@ def _list(operands: tuple[Operand, ...]) -> tuple[tuple[Operand, ...], tuple[Ope
 
 def _indirect(
     b: Build, layout: Layout, instance: Instance, pointer: Name,
-    passed: tuple[tuple[Operand, ...], tuple[Operand, ...]], rest: list[Operand],
+    passed: tuple[tuple[Operand, ...], tuple[Operand, ...]], rest: tuple[Operand, ...],
     items: list[Item],
 ) -> None:  # fmt: skip
     """A call through a pointer: each function of fitting sizes is tried in turn."""

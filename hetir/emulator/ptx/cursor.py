@@ -82,11 +82,11 @@ class Cursor:
         """A floating-point literal."""
         negative = self.take("-")
         text = self.kind("real", "a floating-point number").text
-        prefix = text[:2].lower()
+        prefix, digits = text[:2].lower(), text[2:]
         if prefix not in {"0f", "0d"}:
             return Real(-float(text) if negative else float(text), 0, 0)
         bits = 32 if prefix == "0f" else 64
-        raw = int(text[2:], 16) ^ (int(negative) << bits - 1)
+        raw = int(digits, 16) ^ (int(negative) << bits - 1)
         data = raw.to_bytes(bits // 8, "little")
         return Real(float(struct.unpack("<f" if bits == 32 else "<d", data)[0]), bits, raw)
 

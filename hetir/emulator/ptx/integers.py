@@ -115,7 +115,7 @@ def multiply(b: Build) -> Step:
     kind = b.type("u16 u32 u64 s16 s32 s64")
     if part == "wide":
         result = _wider(b, kind)
-        return binary(b, kind, lambda x, y: x.astype(result.dtype) * y.astype(result.dtype), result)
+        return binary(b, kind, _wide_product(result), result)
     return binary(b, kind, _product(kind, part))
 
 
@@ -123,6 +123,10 @@ def _wider(b: Build, kind: PtxType) -> PtxType:
     if kind.bits == 64:
         raise b.wrong(".wide has no 64-bit form")
     return TYPES[f"{kind.kind}{2 * kind.bits}"]
+
+
+def _wide_product(result: PtxType) -> Binary:
+    return lambda x, y: x.astype(result.dtype) * y.astype(result.dtype)
 
 
 def _product(kind: PtxType, part: str) -> Binary:
@@ -168,15 +172,12 @@ def _mad(b: Build, *, takes: bool) -> Step:
     total = _wider(b, kind) if part == "wide" else kind
     write, third = b.write(0, total), b.read(3, total)
     first, second = b.read(1, kind), b.read(2, kind)
-    product = _product(kind, part) if part != "wide" else None
+    product = _wide_product(total) if part == "wide" else _product(kind, part)
     dtype = unsigned(total)
 
     def step(r: Batch) -> None:
         x, y, z = (as_array(read(r)) for read in (first, second, third))
-        if product is None:
-            p = x.astype(total.dtype) * y.astype(total.dtype)
-        else:
-            p = product(x, y)
+        p = product(x, y)
         if saturate:
             wide = p.astype(np.int64) + z.astype(np.int64)
             write(r, np.clip(wide, -(1 << 31), (1 << 31) - 1).astype(np.int32))

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from hetir.emulator.ptx.barrier import BarrierStep
 from hetir.emulator.ptx.batch import Batch
 from hetir.emulator.ptx.build import Build, Reader, Step
+from hetir.emulator.ptx.warp import WarpStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,7 @@ class Exit:
     """The end of the threads."""
 
 
-Item = Branch | Table | Mark | Exit | Callable[[Batch], None]
+Item = Branch | Table | Mark | Exit | WarpStep | BarrierStep | Callable[[Batch], None]
 
 
 def predicated(step: Step, guard: Reader) -> Step:

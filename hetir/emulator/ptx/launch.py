@@ -6,7 +6,7 @@ import itertools
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -297,7 +297,8 @@ def _packed(program: Program, params: Sequence[Any], memory: Memory) -> bytes:
 
 def _argument(formal: Variable, value: Any, memory: Memory) -> bytes:
     if isinstance(value, np.ndarray):
-        return struct.pack("<Q", memory.add(value, formal.name))
+        array = cast("np.ndarray[Any, Any]", value)
+        return struct.pack("<Q", memory.add(array, formal.name))
     if isinstance(value, (bytes, np.generic)):
         return bytes(value) if isinstance(value, bytes) else value.tobytes()
     if formal.type.kind == "f":

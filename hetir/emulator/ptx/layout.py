@@ -83,7 +83,7 @@ class Layout:
         return Location("param", at, variable.size)
 
     def _place_shared(self, entry: Function) -> int:
-        """Location the shared variables that the entry and what it calls name; dynamic ones last."""
+        """Place the shared variables that the entry and what it calls name; dynamic ones last."""
         plain = align = 0
         dynamic: list[tuple[str, str]] = []
         for owner, variable in self._shared_variables(entry):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_right, insort
 from typing import Any
 
@@ -14,12 +15,15 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 _FIRST_ADDRESS = 0x7F00_0000_0000
 _GUARD_BYTES = 4096
+_serials = itertools.count()
 
 
 class Store:
     """Bytes at an address of a state space; `written` notes initialised bytes where asked."""
 
-    __slots__ = ("_views", "base", "data", "name", "shadow", "space", "writable", "written")
+    __slots__ = (
+        "_views", "base", "data", "name", "serial", "shadow", "space", "writable", "written",
+    )  # fmt: skip
 
     def __init__(
         self, data: Bytes, *, name: str, space: str, base: int = 0, writable: bool = True
@@ -31,6 +35,7 @@ class Store:
         self.writable = writable
         self.written: Lanes | None = None
         self.shadow: Any = None
+        self.serial = next(_serials)
         self._views: dict[np.dtype[Any], Lanes] = {}
 
     @property

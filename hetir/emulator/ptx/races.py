@@ -13,12 +13,22 @@ from hetir.emulator.ptx.access import Ordering
 from hetir.emulator.ptx.batch import Batch, unravel
 from hetir.emulator.ptx.faults import RaceFault, Thread
 from hetir.emulator.ptx.knowledge import Knowledge, Offer, narrower
-from hetir.emulator.ptx.shadow import OTHER_READ, READ, STAMP, STRONG_WRITE, WEAK_WRITE, Shadow
+from hetir.emulator.ptx.shadow import (
+    CONSTANT_READ,
+    OTHER_READ,
+    READ,
+    STRONG_WRITE,
+    THREAD_BITS,
+    WEAK_WRITE,
+    Shadow,
+    Stamps,
+)
 from hetir.emulator.ptx.spaces import Piece
 from hetir.emulator.ptx.syntax import Instruction
 from hetir.emulator.ptx.types import Lanes
 
 _MOST = 64
+_THREADS = (1 << THREAD_BITS) - 1
 _RELEASES = ("release", "acq_rel", "sc")
 _ACQUIRES = ("acquire", "acq_rel", "sc")
 
@@ -60,10 +70,13 @@ class Races:
             return
         lanes = self._lanes(r, piece)
         stamps = self._stamps(lanes, order, ins)
-        self._note_read(piece, size, lanes, stamps)
+        if order.constant:
+            self._note_constant(piece, size, stamps)
+        else:
+            self._note_read(piece, size, lanes, stamps)
         if order.order != "weak":
             for lane, at in zip(lanes.tolist(), piece.position.tolist(), strict=True):
-                self._observe(lane, (id(piece.store), at), order)
+                self._observe(lane, (piece.store.serial, at), order)
 
     def write(
         self, r: Batch, piece: Piece, size: int, order: Ordering, ins: Instruction
@@ -77,7 +90,7 @@ class Races:
         strong = order.order != "weak"
         if strong or self._offers:
             for lane, at in zip(lanes.tolist(), piece.position.tolist(), strict=True):
-                self._offer(lane, (id(piece.store), at), order, keeps=False)
+                self._offer(lane, (piece.store.serial, at), order, keeps=False)
 
     def update(
         self, r: Batch, piece: Piece, size: int, order: Ordering, ins: Instruction, writes: Lanes
@@ -87,13 +100,13 @@ class Races:
         stamps = self._stamps(lanes, order, ins)
         if writes.any():
             part = Piece(None, piece.store, piece.position[writes])
-            self._note_write(part, size, lanes[writes], stamps[writes], weak=False)
+            self._note_write(part, size, lanes[writes], stamps.take(writes), weak=False)
         if not writes.all():
             part = Piece(None, piece.store, piece.position[~writes])
-            self._note_read(part, size, lanes[~writes], stamps[~writes])
+            self._note_read(part, size, lanes[~writes], stamps.take(~writes))
         rows = zip(lanes.tolist(), piece.position.tolist(), writes.tolist(), strict=True)
         for lane, at, wrote in rows:
-            key = (id(piece.store), at)
+            key = (piece.store.serial, at)
             self._observe(lane, key, order)
             if wrote:
                 self._offer(lane, key, order, keeps=True)
@@ -101,82 +114,96 @@ class Races:
     def _lanes(self, r: Batch, piece: Piece) -> Lanes:
         return r.active if piece.select is None else r.active[piece.select]
 
-    def _stamps(self, lanes: Lanes, order: Ordering, ins: Instruction) -> Lanes:
-        stamps = np.empty(len(lanes), STAMP)
+    def _stamps(self, lanes: Lanes, order: Ordering, ins: Instruction) -> Stamps:
         thread = lanes + self._first
-        stamps["thread"] = thread
-        stamps["clock"] = self.clock[thread]
-        stamps["barriers"] = self.barriers[thread // self.threads]
-        stamps["strong"] = 0 if order.order == "weak" else 1 if order.scope == "cta" else 2
         code = self._codes.get(id(ins))
         if code is None:
             code = self._codes[id(ins)] = len(self._instructions)
             self._instructions.append(ins)
-        stamps["code"] = code
-        return stamps
+        strong = 0 if order.order == "weak" else 1 if order.scope == "cta" else 2
+        barriers = self.barriers[thread // self.threads]
+        return Stamps.of(thread, barriers, self.clock[thread], strong, code)
 
-    def _note_read(self, piece: Piece, size: int, lanes: Lanes, stamps: Lanes) -> None:
+    def _note_read(self, piece: Piece, size: int, lanes: Lanes, stamps: Stamps) -> None:
         shadow = Shadow.of(piece.store)
         cells, which = shadow.cells(piece, size)
-        mine, rows = stamps[which], shadow.rows
+        mine = stamps.take(which)
         for kind in (WEAK_WRITE, STRONG_WRITE):
-            self._compare(piece, rows[kind, cells], mine, lanes[which])
-        old = rows[READ, cells]
-        moved = old["thread"] != mine["thread"]
-        rows[OTHER_READ, cells[moved]] = old[moved]
+            self._compare(piece, shadow.get(kind, cells), mine, lanes[which])
+        old = shadow.get(READ, cells)
+        moved = old.thread != mine.thread
+        shadow.put(OTHER_READ, cells[moved], old.take(moved))
+        shadow.put(READ, cells, mine)
         # of several lanes that read at once the first is kept beside the last
-        rows[READ, cells] = mine
-        several = rows[READ, cells]["thread"] != mine["thread"]
-        rows[OTHER_READ, cells[several][::-1]] = mine[several][::-1]
+        several = np.flatnonzero(shadow.get(READ, cells).key != mine.key)[::-1]
+        shadow.put(OTHER_READ, cells[several], mine.take(several))
+
+    def _note_constant(self, piece: Piece, size: int, stamps: Stamps) -> None:
+        """`ld.global.nc` and a write of the same launch never go together, however ordered."""
+        shadow = Shadow.of(piece.store)
+        cells, which = shadow.cells(piece, size)
+        mine = stamps.take(which)
+        for kind in (WEAK_WRITE, STRONG_WRITE):
+            self._forbid(piece, shadow.get(kind, cells), mine)
+        shadow.put(CONSTANT_READ, cells, mine)
+
+    def _forbid(self, piece: Piece, old: Stamps, new: Stamps) -> None:
+        for i in np.flatnonzero(old.key >= 0)[:1]:
+            self._report(piece, old, new, int(i))
 
     def _note_write(
-        self, piece: Piece, size: int, lanes: Lanes, stamps: Lanes, weak: bool
-    ) -> None:  # fmt: skip
+        self, piece: Piece, size: int, lanes: Lanes, stamps: Stamps, weak: bool
+    ) -> None:
         shadow = Shadow.of(piece.store)
         cells, which = shadow.cells(piece, size)
-        mine, rows = stamps[which], shadow.rows
+        mine = stamps.take(which)
         for kind in (WEAK_WRITE, STRONG_WRITE, READ, OTHER_READ):
-            self._compare(piece, rows[kind, cells], mine, lanes[which])
+            self._compare(piece, shadow.get(kind, cells), mine, lanes[which])
+        self._forbid(piece, shadow.get(CONSTANT_READ, cells), mine)
         if weak:
-            rows["thread"][STRONG_WRITE:, cells] = -1
+            for kind in (STRONG_WRITE, READ, OTHER_READ):
+                shadow.forget(kind, cells)
         target = WEAK_WRITE if weak else STRONG_WRITE
-        rows[target, cells] = mine
+        shadow.put(target, cells, mine)
         # lanes of one instruction that write one cell: the last stays, the others meet it
-        last = rows[target, cells]
-        several = last["thread"] != mine["thread"]
-        if several.any():
-            lane_of = (last["thread"] - self._first)[several]
-            self._compare(piece, mine[several], last[several], lane_of)
+        last = shadow.get(target, cells)
+        several = np.flatnonzero(last.key != mine.key)
+        if len(several):
+            other = last.take(several)
+            self._compare(piece, mine.take(several), other, other.thread - self._first)
 
     # order
 
-    def _compare(self, piece: Piece, old: Lanes, new: Lanes, lanes: Lanes) -> None:
+    def _compare(self, piece: Piece, old: Stamps, new: Stamps, lanes: Lanes) -> None:
         """Report where an earlier access is neither known to, nor strong with, a new one."""
-        before, now = old["thread"], new["thread"]
-        there, here = before // self.threads, now // self.threads
-        same_block = there == here
-        fine = (before < 0) | (before == now)
-        fine |= same_block & (old["barriers"] < self.barriers[here])
-        both = (old["strong"] > 0) & (new["strong"] > 0)
-        wide = (old["strong"] > 1) & (new["strong"] > 1)
-        fine |= both & (wide | same_block)
+        before, now = old.thread, new.thread
+        here = now // self.threads
+        same_block = before // self.threads == here
+        fine = (old.key < 0) | (before == now)
+        fine |= same_block & (old.barriers < self.barriers[here])
         if fine.all():
             return
+        left = np.flatnonzero(~fine)
+        old, new, lanes = old.take(left), new.take(left), lanes[left]
+        before, same_block = before[left], same_block[left]
+        weakest = np.minimum(old.strong, new.strong)
+        fine = (weakest > 1) | ((weakest == 1) & same_block)
         local = before % self.threads
-        same_warp = same_block & (local // 32 == now % self.threads // 32)
-        fine |= same_warp & (old["clock"] <= self._warp_known[lanes, local % 32])
+        same_warp = same_block & (local // 32 == now[left] % self.threads // 32)
+        fine |= same_warp & (old.clock <= self._warp_known[lanes, local % 32])
         for i in np.flatnonzero(~fine):
-            if not self._knows(int(now[i]), old[i]):
-                self._report(piece, old[i], new[i])
+            if not self._knows(new, old, int(i)):
+                self._report(piece, old, new, int(i))
 
-    def _knows(self, thread: int, old: np.void) -> bool:
-        before = int(old["thread"])
-        facts = (before, int(old["clock"]), before // self.threads, int(old["barriers"]))
+    def _knows(self, new: Stamps, old: Stamps, at: int) -> bool:
+        thread, before = int(new.key[at]) & _THREADS, int(old.key[at]) & _THREADS
+        clock, barriers = int(old.clock[at]), int(old.barriers[at])
+        facts = (before, clock, before // self.threads, barriers)
         own, shared = self._known.get(thread), self._block_known.get(thread // self.threads)
         return (own is not None and own.has(*facts)) or (shared is not None and shared.has(*facts))
 
-    def _report(self, piece: Piece, old: np.void, new: np.void) -> None:
-        pair = (int(old["code"]), int(new["code"]))
+    def _report(self, piece: Piece, old: Stamps, new: Stamps, at: int) -> None:
+        pair = (int(old.code[at]), int(new.code[at]))
         if pair in self._pairs or len(self.found) >= _MOST:
             return
         self._pairs.add(pair)
@@ -186,9 +213,9 @@ class Races:
             RaceFault(
                 f"`{now}` and `{before}` race on {where}",
                 now.place,
-                self._thread(int(new["thread"])),
+                self._thread(int(new.thread[at])),
                 before.place,
-                self._thread(int(old["thread"])),
+                self._thread(int(old.thread[at])),
             )
         )
 
@@ -273,7 +300,7 @@ class Races:
         block = r.first_block + slot
         if len(waits) == self.threads:
             shared = self._block_known.setdefault(block, Knowledge())
-            for lane in arrived.tolist():
+            for lane in arrived.tolist() if self._known else ():
                 own = self._known.pop(lane + self._first, None)
                 if own is not None:
                     shared.learn(own)

@@ -171,7 +171,7 @@ class Schedule:
 
     def _stuck(self) -> Fault:
         if not self.held:
-            return self.barriers.stuck(self.r, 0)
+            return self.barriers.stuck(self.r)
         number, lanes = next(iter(self.held.items()))
         r, meeting = self.r, self.blocks[number].meeting
         assert isinstance(meeting, WarpStep)
