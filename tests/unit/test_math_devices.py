@@ -10,6 +10,8 @@ from tests.unit.math_cases import BINARY, CASES, compute, samples
 REAL = tuple(device.name for device in hetir.devices() if device.name != "cpu")
 # arguments a stratum: the emulated one is slow
 DEVICES = {**dict.fromkeys(REAL, 4000), "ptx-emulator": 24}
+# one of each kind: a kernel takes a device's own compiler a tenth of a second
+SOME = ("exp", "log", "sin", "atan2", "tanh", "erf", "pow", "lgamma")
 
 
 def _bits_differ(name, device, dtype, count):
@@ -23,7 +25,7 @@ def _bits_differ(name, device, dtype, count):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("name", [*CASES, *BINARY])
+@pytest.mark.parametrize("name", SOME)
 def test_the_bits_are_those_of_the_cpu(name, device):
     for dtype in map(np.dtype, ("f4", "f8") if device in REAL else ("f4",)):
         assert _bits_differ(name, device, dtype, DEVICES[device]) is None
