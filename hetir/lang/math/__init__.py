@@ -5,8 +5,8 @@ How to add a function: write it with `@elementary` for arguments of one type tha
 operations, and one division or square root where that pays; `f64` code may use `fma`. What
 the last addition rounds must be a pair (`arithmetic.py`), so that the error stays near half
 a ULP. Integers arrive as `f32`; `f16` and `bf16` arrive as `f32` and the result is rounded
-once. Export it here and from `hetir.lang`, add its row to `tests/mathematics.py`, and
-measure it with `bench/math/measure.py`, which writes docs/math.md.
+once. Export it here and from `hetir.lang`, add its row to tests/unit/math_cases.py, and
+measure it with tools/measure_math.py, which writes docs/math.md.
 """
 
 from hetir.lang.math.activation import gelu, log_sigmoid, sigmoid, silu, softplus
