@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hetir.residency import Occupancy, OccupancyInputError, occupancy
 from hetir.source import Loc
 
 BLOCK_BY_VALUE_BYTES = 496
@@ -40,12 +41,16 @@ class Layout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
-    """What the code needs; `source` says who counted it. None means unknown."""
+    """What the code needs; `source` says who counted it. None means unknown.
+
+    `lanes` says that subgroup operations take eight bytes of shared memory a work-item more.
+    """
 
     registers: int | None = None
     shared_bytes: int = 0
     item_bytes: int = 0
     spill_bytes: int | None = None
+    lanes: bool = False
     source: str = "hetir"
 
 
@@ -87,3 +92,34 @@ class Artifact:
     reproducible: bool = True
     irreproducible_reason: str = ""
     key: str = ""
+
+    def occupancy(
+        self, target: str | None = None, *, workgroup: int | tuple[int, ...] | None = None, **figures: int
+    ) -> Occupancy:
+        """How many workgroups are resident on one unit of the target, and what limits them.
+
+        Args:
+            target: a device to count for; the artifact's own target if left out. Portable code
+                (`hetir`, `spirv:...`) needs one, such as `intel:xe-hpc`.
+            workgroup: the size, where the code was not compiled for one.
+            figures: replace or add to the artifact's, as in `hetir.occupancy`.
+
+        Raises:
+            OccupancyInputError: the workgroup or the registers are not known.
+        """
+        size = self.workgroup if workgroup is None else workgroup
+        if size is None:
+            raise OccupancyInputError(
+                f"`{self.kernel}` was compiled for any workgroup",
+                hint="give `workgroup=`, here or to `hetir.compile`",
+            )
+        # registers limit nothing on a CPU, whose count LLVM does not tell
+        known = 0 if self.target.startswith("cpu") else self.resources.registers
+        registers = figures.pop("registers", known)
+        if registers is None:
+            raise OccupancyInputError(
+                f"the registers of `{self.kernel}` for `{self.target}` are not known",
+                hint="give `registers=` with your estimate",
+            )
+        used = {"shared_bytes": self.resources.shared_bytes, "registers": registers} | figures
+        return occupancy(target or self.target, size, **used)

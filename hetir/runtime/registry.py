@@ -13,7 +13,7 @@ import numpy as np
 from hetir.runtime.arrays import Array
 from hetir.runtime.device import Device
 from hetir.runtime.driver import Absent, Driver, DriverAbsentError
-from hetir.runtime.drivers import opencl
+from hetir.runtime.drivers import opencl, vulkan
 from hetir.runtime.drivers.cpu import CpuDriver
 from hetir.runtime.errors import DeviceError
 
@@ -25,11 +25,6 @@ _WITHOUT_DRIVER = (
         driver="cuda",
         reason="this version of hetir has no driver for NVIDIA GPUs",
         remedy="compile ahead of time for a `ptx` target once its backend is there",
-    ),
-    Absent(
-        driver="vulkan",
-        reason="this version of hetir has no driver for Vulkan devices",
-        remedy="a later version, with libvulkan.so.1",
     ),
     Absent(
         driver="ascend",
@@ -107,6 +102,7 @@ class Registry:
 _REGISTRY = Registry()
 _REGISTRY.register("cpu", lambda: (CpuDriver(),))
 _REGISTRY.register("opencl", opencl.probe)
+_REGISTRY.register("vulkan", vulkan.probe)
 register, device = _REGISTRY.register, _REGISTRY.device
 devices, absent = _REGISTRY.devices, _REGISTRY.absent
 _PROCESS = os.getpid()

@@ -11,11 +11,13 @@ from hetir.backends.spirv.emit import Emitter
 from hetir.backends.spirv.flavour import Flavour, Workgroup
 from hetir.backends.spirv.opencl import OpenCL
 from hetir.backends.spirv.targets import resolve
+from hetir.backends.spirv.lanes import exchanges
 from hetir.backends.spirv.uniform import check_exchanges
 from hetir.backends.spirv.vulkan import Vulkan
 from hetir.ir import ops
 from hetir.ir.core import Kernel, walk
 from hetir.ir.types import ArrayType
+from hetir.passes import pressure
 from hetir.passes.expand_arrays import expand_arrays
 from hetir.passes.layout import layout_of
 from hetir.passes.legalize import legalize
@@ -56,7 +58,7 @@ def compile_kernel(
         text=disassemble(binary),
         binary=binary,
         layout=layout,
-        resources=Resources(shared_bytes=_shared_bytes(lowered)),
+        resources=Resources(shared_bytes=_shared_bytes(lowered), lanes=exchanges(lowered)),
         workgroup=workgroup,
         subgroup_size=kernel.options.width,
         sites=sites_of(lowered),

@@ -13,8 +13,14 @@ from functools import cached_property
 from hetir.backends.spirv.flavour import Flavour
 from hetir.backends.spirv.memory import Memory
 from hetir.backends.spirv.rules import FLOATS
-from hetir.ir.core import Operation
+from hetir.ir.core import Kernel, Operation, walk
+from hetir.ir.ops import SHUFFLE
 from hetir.ir.types import Scalar
+
+
+def exchanges(kernel: Kernel) -> bool:
+    """Whether a legal kernel exchanges values."""
+    return any(op.spec is SHUFFLE for op in walk(kernel.body))
 
 
 class Lanes:

@@ -29,7 +29,7 @@ ENVIRONMENTS: Mapping[str, int] = MappingProxyType({"spv1.2": 10, "vulkan1.3": 2
 class InvalidSpirvError(CompileError):
     """The validator refuses the SPIR-V that hetir wrote: a bug in hetir.
 
-    Report it with the kernel: no kernel should cause it.
+    Cause: no kernel should cause it. Fix: report it with the kernel.
     """
 
     code = "HET381"

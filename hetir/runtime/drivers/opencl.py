@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from importlib import metadata
 from pathlib import Path
 from types import MappingProxyType
@@ -39,6 +39,7 @@ from hetir.runtime.driver import (
     wait_quietly,
 )
 from hetir.runtime.drivers.spirv import Listing, listing, switched_on
+from hetir.runtime.drivers.trial import passes
 
 TARGET = "spirv:opencl"
 _COMPLETE = 0
@@ -165,7 +166,8 @@ class OpenClDriver(Driver):
         self._context = cl.Context([device])
         self._hidden: Any = None
         self._lock = threading.Lock()
-        self._tried: Tried | None = None
+        self._trials = threading.Lock()
+        self._tried: dict[str, Tried] = {}
         self.portrait = _portrait(device, f"opencl:{number}")
 
     def can_run(self, target: str) -> bool:
@@ -260,9 +262,11 @@ class OpenClDriver(Driver):
                 "clCreateKernel", -46, f"the module has no entry point {artifact.entry}"
             )
         self._check(found)
-        keep_order = self._try().keep_order
-        kernel = self._build(artifact.binary, artifact.entry, keep_order=keep_order)
-        return OpenClProgram(artifact, kernel)
+        types = ("f32", "f64") if "Float64" in found.capabilities else ("f32",)
+        tried = [self._try(dtype) for dtype in types]
+        if not all(t.faithful for t in tried):
+            raise _unreproducible("its division, square roots or sums are not IEEE's")
+        return self._build(artifact, keep_order=any(t.keep_order for t in tried))
 
     def _check(self, found: Listing) -> None:
         known = self._device.extensions.split()
@@ -272,54 +276,37 @@ class OpenClDriver(Driver):
                     "clBuildProgram", -11, f"the device lacks {extension}, for {capability}"
                 )
         reason = _unfaithful(self._device, double="Float64" in found.capabilities)
-        if reason or not self._try().faithful:
-            reason = reason or "its division, square root or sums are not IEEE's"
-            raise DriverError("clBuildProgram", -11, f"the device is not reproducible: {reason}")
+        if reason:
+            raise _unreproducible(reason)
 
-    def _build(self, binary: bytes, entry: str, *, keep_order: bool) -> Any:
+    def _build(self, artifact: Artifact, *, keep_order: bool) -> OpenClProgram:
         cl = _cl()
+        assert artifact.binary is not None
         exact = self._device.single_fp_config & _EXACT_DIVISION
         options = ["-cl-fp32-correctly-rounded-divide-sqrt"] if exact else []
-        module = switched_on(binary) if keep_order else binary
+        module = switched_on(artifact.binary) if keep_order else artifact.binary
         program = cl.Program(self._context, module)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # a log that is not empty
                 program.build(options, [self._device])
-            return cl.Kernel(program, entry)
+            return OpenClProgram(artifact, cl.Kernel(program, artifact.entry))
         except cl.Error as failure:
             log = program.get_build_info(self._device, cl.program_build_info.LOG)
             name = cl.status_code.to_string(failure.code, "code %d")
             raise DriverError("clBuildProgram", failure.code, f"{name}: {log.strip()}") from failure
 
-    def _try(self) -> Tried:
-        """Try the device's arithmetic, once; if its sums are out of order, with stores in loops."""
-        with self._lock:
-            if self._tried is None:
-                self._tried = Tried(faithful=False, keep_order=False)
+    def _try(self, dtype: str) -> Tried:
+        """Try the device's arithmetic, once a type; if sums are out of order, with stores."""
+        with self._trials:
+            if dtype not in self._tried:
+                self._tried[dtype] = Tried(faithful=False, keep_order=False)
                 for keep_order in (False, True):
-                    if self._computes_right(keep_order=keep_order):
-                        self._tried = Tried(faithful=True, keep_order=keep_order)
+                    load = partial(self._build, keep_order=keep_order)
+                    if passes(self, load, TARGET, dtype):
+                        self._tried[dtype] = Tried(faithful=True, keep_order=keep_order)
                         break
-        return self._tried
-
-    def _computes_right(self, *, keep_order: bool) -> bool:
-        cl, queue = _cl(), self.make_queue()
-        binary = Path(__file__).with_name("float_check.spv").read_bytes()
-        try:
-            kernel = self._build(binary, "float_check", keep_order=keep_order)
-            x, y, expected = _trial()
-            flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
-            hosts = (x, y, *map(np.zeros_like, expected))
-            buffers = [cl.Buffer(self._context, flags, hostbuf=host) for host in hosts]
-            block = struct.pack("<15q", *(0, len(x), 4) * 5) + bytes(8)
-            kernel.set_args(*buffers, block, None, None)
-            cl.enqueue_nd_range_kernel(queue.handle, kernel, x.shape, (1,))
-            for host, buffer in zip(hosts[2:], buffers[2:], strict=True):
-                cl.enqueue_copy(queue.handle, host, buffer)
-        except (cl.Error, DriverError):
-            return False
-        return all(a.tobytes() == b.tobytes() for a, b in zip(hosts[2:], expected, strict=True))
+        return self._tried[dtype]
 
     def unload(self, program: OpenClProgram) -> None:
         """OpenCL keeps a kernel until the commands that use it have ended."""
@@ -391,21 +378,8 @@ def _waits(after: Sequence[Event]) -> list[Any]:
     return found
 
 
-@cache
-def _trial() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], list[np.ndarray[Any, Any]]]:
-    """Operands for the trial, subnormal ones among them, and the right results."""
-    random = np.random.default_rng(0)
-    x, y = (random.random(512, np.float32) + np.float32(0.5) for _ in range(2))
-    x[:128] *= np.exp2(random.integers(-126, 120, 128)).astype(np.float32)
-    y[:128] *= np.exp2(random.integers(-100, 20, 128)).astype(np.float32)
-    x[:8] = np.arange(1, 9, dtype=np.uint32).view(np.float32)
-    x[8:128] = np.minimum(x[8:128], np.float32(1e9))
-    y[64:128] = np.maximum(y[64:128], np.float32(1e-9))
-    with np.errstate(all="ignore"):
-        total = np.float32(0)
-        for product in x * y:
-            total += product
-        return x, y, [x / y, np.sqrt(x), np.full_like(x, total)]
+def _unreproducible(reason: str) -> DriverError:
+    return DriverError("clBuildProgram", -11, f"the device is not reproducible: {reason}")
 
 
 def _unfaithful(device: Any, *, double: bool) -> str:
@@ -415,7 +389,7 @@ def _unfaithful(device: Any, *, double: bool) -> str:
     )
     for name, config in widths.items():
         if config & _IEEE != _IEEE:
-            return f"the device has no subnormals, infinities or rounding to nearest for {name}"
+            return f"it has no subnormals, infinities or rounding to nearest for {name}"
     return ""
 
 

@@ -7,7 +7,7 @@ module, or lacks the entry point, is refused here.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from hetir.runtime.driver import DriverError
@@ -16,8 +16,16 @@ _MAGIC = 0x07230203
 _HEADER_WORDS = 5
 _OP_CAPABILITY, _OP_ENTRY_POINT = 17, 15
 _OP_SPEC_CONSTANT_TRUE, _OP_SPEC_CONSTANT_FALSE = 48, 49
+_OP_EXECUTION_MODE = 16
 _CAPABILITIES = {9: "Float16", 10: "Float64", 11: "Int64", 12: "Int64Atomics"}
-_CAPABILITIES |= {22: "Int16", 39: "Int8"}
+_CAPABILITIES |= {22: "Int16", 39: "Int8", 4433: "StorageBuffer16BitAccess"}
+_CAPABILITIES |= {4448: "StorageBuffer8BitAccess", 5346: "VulkanMemoryModelDeviceScope"}
+_MODES = {4459: "DenormPreserve", 4461: "SignedZeroInfNanPreserve", 4462: "RoundingModeRTE"}
+_MODE_CAPABILITIES = {
+    "DenormPreserve": 4464,
+    "SignedZeroInfNanPreserve": 4466,
+    "RoundingModeRTE": 4467,
+}
 
 
 Instruction = tuple[int, int, int]
@@ -73,3 +81,30 @@ def switched_on(binary: bytes) -> bytes:
         if opcode == _OP_SPEC_CONSTANT_FALSE:
             struct.pack_into("<I", changed, 4 * at, count << 16 | _OP_SPEC_CONSTANT_TRUE)
     return bytes(changed)
+
+
+def without(binary: bytes, modes: Collection[tuple[str, int]]) -> bytes:
+    """The module without some modes of floats, each a name and a width in bits.
+
+    A capability goes when no width has its mode any more.
+    """
+    kept: set[str] = set()
+    dropped: list[tuple[int, int]] = []
+    for at, count, opcode in _instructions(binary):
+        if opcode == _OP_EXECUTION_MODE:
+            _, mode, *rest = struct.unpack_from(f"<{count - 1}I", binary, 4 * at + 4)
+            name = _MODES.get(mode, "")
+            if name and (name, rest[0]) in modes:
+                dropped.append((at, count))
+            elif name:
+                kept.add(name)
+    idle = {number for name, number in _MODE_CAPABILITIES.items() if name not in kept}
+    for at, count, opcode in _instructions(binary):
+        if opcode == _OP_CAPABILITY:
+            (number,) = struct.unpack_from("<I", binary, 4 * at + 4)
+            if number in idle:
+                dropped.append((at, count))
+    left = bytearray(binary)
+    for at, count in sorted(dropped, reverse=True):
+        del left[4 * at : 4 * (at + count)]
+    return bytes(left)
