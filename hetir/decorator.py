@@ -42,7 +42,10 @@ class KernelUseError(LaunchError):
 
 
 class OptionError(CompileError):
-    """An option of `@hetir.kernel` has a value that it cannot have."""
+    """An option of `@hetir.kernel` has a value that it cannot have.
+
+    Cause: a misspelling, or a width that is no power of two. Fix: a value that the message lists.
+    """
 
     code = "HET521"
 

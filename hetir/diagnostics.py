@@ -42,7 +42,8 @@ class CompileError(HetirError):
 class OutsideKernelError(CompileError):
     """A function of the kernel language is called by ordinary Python; it works only in a kernel.
 
-    Fix: call it in a function that `@hetir.kernel` compiles.
+    Cause: it stands for an operation of the device. Fix: call it in a function that
+    `@hetir.kernel` compiles.
     """
 
     code = "HET217"

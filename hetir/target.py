@@ -18,7 +18,7 @@ Key = tuple[str, ...]
 class UnsupportedError(CompileError):
     """The target cannot do what the kernel asks.
 
-    Compile for another target, or write the line in other terms as the message says.
+    Cause: as the message says. Fix: compile for another target, or write the line in other terms.
     """
 
     code = "HET350"

@@ -48,7 +48,7 @@ class BinaryError(CompileError):
 class BinaryVersionError(BinaryError):
     """A module in binary form was written by a newer hetir than this one.
 
-    Fix: read it with a hetir that is at least as new as the one that wrote it.
+    Cause: hetIR grew since. Fix: read it with a hetir at least as new as the one that wrote it.
     """
 
     code = "HET121"

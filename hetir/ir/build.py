@@ -16,7 +16,11 @@ from hetir.source import Loc
 
 
 class IllFormedError(CompileError):
-    """An operation breaks its row of the op table."""
+    """An operation breaks its row of the op table.
+
+    Cause: hetIR that was made or written by hand; a kernel in Python should never cause it.
+    Fix: as docs/ops.md says of the op.
+    """
 
     code = "HET101"
 

@@ -36,7 +36,7 @@ Exits = Mapping[Spec, Types]  # the terminators that are legal in a region, with
 class ManyFaultsError(IllFormedError):
     """A module breaks several rules of hetIR; `faults` lists them in program order.
 
-    Cause and fix: as for each fault, which `str()` shows one after the other.
+    Cause: hetIR made or written by hand. Fix: each fault, as `str()` shows them one by one.
     """
 
     code = "HET102"

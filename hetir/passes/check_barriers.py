@@ -15,8 +15,8 @@ _WORDS = {"subgroup": "subgroup", "workgroup": "workgroup", "device": "grid"}
 class DivergentBarrierError(CompileError):
     """A barrier or subgroup operation stands where only some work-items may arrive.
 
-    All work-items of the workgroup (of the subgroup for subgroup operations, of the grid for
-    grid barriers) must reach it or none. Fix: move it out of the branch or loop whose
+    Cause: all work-items of the workgroup (of the subgroup for subgroup operations, of the grid
+    for grid barriers) must reach it or none. Fix: move it out of the branch or loop whose
     condition differs between work-items, return later, or state with `hl.assume_uniform`
     that the condition does not differ.
     """

@@ -16,7 +16,7 @@ from hetir.source import Loc
 class RecursiveCallError(CompileError):
     """A function calls itself, directly or through others.
 
-    Fix: write the recursion as a loop.
+    Cause: devices have no stack for calls. Fix: write the recursion as a loop.
     """
 
     code = "HET300"

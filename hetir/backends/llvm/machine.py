@@ -12,7 +12,7 @@ from hetir.diagnostics import CompileError
 class InvalidCodeError(CompileError):
     """LLVM refuses the code that hetir wrote: a bug in hetir.
 
-    Report it with the kernel: no kernel should cause it.
+    Cause: no kernel should cause it. Fix: report it with the kernel.
     """
 
     code = "HET351"

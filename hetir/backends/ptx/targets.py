@@ -31,7 +31,8 @@ BF16_ATOMIC_VERSION = 78
 class UnknownPtxTargetError(CompileError):
     """The target names no NVIDIA capability that hetir compiles for.
 
-    Write `ptx:sm_75` to `ptx:sm_121`, or one with `a` or `f`, as `hetir targets` lists them.
+    Cause: a misspelt name. Fix: write `ptx:sm_75` to `ptx:sm_121`, or one with `a` or `f`, as
+    `hetir targets` lists them.
     """
 
     code = "HET370"
