@@ -94,7 +94,11 @@ class Artifact:
     key: str = ""
 
     def occupancy(
-        self, target: str | None = None, *, workgroup: int | tuple[int, ...] | None = None, **figures: int
+        self,
+        target: str | None = None,
+        *,
+        workgroup: int | tuple[int, ...] | None = None,
+        **figures: int | None,
     ) -> Occupancy:
         """How many workgroups are resident on one unit of the target, and what limits them.
 
@@ -102,7 +106,7 @@ class Artifact:
             target: a device to count for; the artifact's own target if left out. Portable code
                 (`hetir`, `spirv:...`) needs one, such as `intel:xe-hpc`.
             workgroup: the size, where the code was not compiled for one.
-            figures: replace or add to the artifact's, as in `hetir.occupancy`.
+            figures: replace or add to the artifact's, as in `hetir.occupancy`; None adds nothing.
 
         Raises:
             OccupancyInputError: the workgroup or the registers are not known.
@@ -113,13 +117,14 @@ class Artifact:
                 f"`{self.kernel}` was compiled for any workgroup",
                 hint="give `workgroup=`, here or to `hetir.compile`",
             )
+        given = {name: value for name, value in figures.items() if value is not None}
         # registers limit nothing on a CPU, whose count LLVM does not tell
         known = 0 if self.target.startswith("cpu") else self.resources.registers
-        registers = figures.pop("registers", known)
+        registers = given.get("registers", known)
         if registers is None:
             raise OccupancyInputError(
                 f"the registers of `{self.kernel}` for `{self.target}` are not known",
                 hint="give `registers=` with your estimate",
             )
-        used = {"shared_bytes": self.resources.shared_bytes, "registers": registers} | figures
+        used = {"shared_bytes": self.resources.shared_bytes} | given | {"registers": registers}
         return occupancy(target or self.target, size, **used)

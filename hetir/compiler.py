@@ -24,7 +24,9 @@ from hetir.ir.core import Attr, Kernel, Module, Operation, Options, walk
 from hetir.ir.ops import ALLOC
 from hetir.ir.text import parse_kernel, print_kernel
 from hetir.ir.types import SCALARS, ArrayType
+from hetir.passes import pressure
 from hetir.passes.check_barriers import check_barriers
+from hetir.passes.expand_arrays import expand_arrays
 from hetir.passes.inline import inline
 from hetir.passes.layout import layout_of
 from hetir.passes.reproducible import reproducible
@@ -150,7 +152,11 @@ def lower(kernel: Kernel, target: str, workgroup: Dims | None = None) -> Artifac
     family = target.partition(":")[0]
     check_limits(kernel, target, workgroup)
     if family == "hetir":
-        return describe(kernel, print_kernel(canonicalise(simplify(kernel))), workgroup)
+        simple = simplify(kernel)
+        made = describe(kernel, print_kernel(canonicalise(simple)), workgroup)
+        guess = pressure.registers(expand_arrays(simple))
+        counted = replace(made.resources, registers=guess, source=pressure.SOURCE)
+        return replace(made, resources=counted)
     if family not in _BACKENDS:
         raise TargetError(
             f"`{target}` has no backend in this version", hint='compile for target="cpu" or "hetir"'

@@ -11,9 +11,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from hetir.cli.common import UsageError, find_kernel, parse_dims
+from hetir.artifact import Artifact
+from hetir.cli.common import find_kernel, parse_dims
 from hetir.cli.occupancy_plot import write_plot
 from hetir.compiler import compile as compile_kernel
+from hetir.limits import devices, limits_of
 from hetir.residency import Occupancy, occupancy
 
 _LIMITERS = {
@@ -68,20 +70,20 @@ def show(  # noqa: PLR0913, PLR0917 - an option for each figure
     Figures that are given win over those of the kernel.
     """
     size = parse_dims(workgroup, "--workgroup") if workgroup else (256,)
-    uses: dict[str, int] = {}
+    given = {
+        "registers": registers,
+        "shared_bytes": shared_bytes,
+        "carveout": carveout,
+        "subgroup_size": subgroup,
+    }
     note = ""
-    if kernel is not None:
-        uses, note = _figures(kernel, signature, target, size)
-    given = {"registers": registers, "shared_bytes": shared_bytes}
-    uses |= {name: value for name, value in given.items() if value is not None}
-    if kernel is not None and "registers" not in uses:
-        raise UsageError(
-            f"the registers of {kernel} for {target} are not known here",
-            hint="add --registers with your estimate",
-        )
-    answer = occupancy(
-        target, size, barriers=barriers, carveout=carveout, subgroup_size=subgroup, **uses
-    )
+    if kernel is None:
+        used = {name: value for name, value in given.items() if value is not None}
+        answer = occupancy(target, size, barriers=barriers, **used)
+    else:
+        artifact = _compiled(kernel, signature, target, size)
+        answer = artifact.occupancy(limits_of(target).target, barriers=barriers, **given)
+        note = f"`{artifact.kernel}`, figures from {artifact.resources.source}"
     extents = parse_dims(grid, "--grid") if grid else None
     if plot is not None:
         write_plot(plot, answer, kernel or "")
@@ -93,18 +95,17 @@ def show(  # noqa: PLR0913, PLR0917 - an option for each figure
         typer.echo(f"wrote {plot}")
 
 
-def _figures(
+def _compiled(
     spec: str, signature: str, target: str, workgroup: tuple[int, ...]
-) -> tuple[dict[str, int], str]:
-    """Registers, where known, and shared memory of the compiled kernel, and who counted them."""
-    artifact = compile_kernel(
-        find_kernel(spec), signature or None, target=target, workgroup=workgroup
+) -> Artifact:
+    """The kernel compiled for the target, or in portable form for a device that is none."""
+    full = target if target.startswith("cpu:") else limits_of(target).target
+    return compile_kernel(
+        find_kernel(spec),
+        signature or None,
+        target="hetir" if full in devices() else full,
+        workgroup=workgroup,
     )
-    resources = artifact.resources
-    figures = {"shared_bytes": resources.shared_bytes}
-    if resources.registers is not None:
-        figures["registers"] = resources.registers
-    return figures, f"`{artifact.kernel}`, figures from {resources.source}"
 
 
 def _print(

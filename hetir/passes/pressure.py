@@ -5,6 +5,7 @@ from __future__ import annotations
 from hetir.ir import ops
 from hetir.ir.core import Kernel, Operation, Region, Value, walk
 from hetir.ir.types import RefType, Scalar
+from hetir.limits import Limits, NvidiaUnit
 from hetir.passes.magnitude import magnitudes
 from hetir.passes.regions import LOOPS
 
@@ -16,22 +17,33 @@ _FREE = frozenset({"const", "dim", "stride", "base", "alloc", "group_size", "num
 _SLACK = 0.3
 _MOST_SLACK = 8
 _UNROLLED = 32
+_MOST_UNROLLED = 48
+SOURCE = "hetir's estimate"
 
 _Live = frozenset[Value]
 
 
-def registers(kernel: Kernel) -> int:
+def registers(kernel: Kernel, limits: Limits | None = None) -> int:
     """The registers that an optimising assembler is likely to give a legalised kernel.
 
-    An estimate: the words that are live at once, three tenths more (at most 8) for values that
-    a scheduler computes ahead, and 32 at least where a loop reads global memory, since such
-    loops are unrolled until their loads fill what costs no residency.
+    An estimate: the words that are live at once, and three tenths more (at most 8) for values
+    that a scheduler computes ahead. Where a loop reads global memory it is at least what a
+    work-item has when the unit is full: such loops are unrolled until their loads fill that.
     """
     live = live_words(kernel)
     guess = round(live + min(_SLACK * live, _MOST_SLACK))
     if any(op.spec in LOOPS and _reads_global(op) for op in walk(kernel.body)):
-        guess = max(guess, _UNROLLED)
+        guess = max(guess, _when_full(limits))
     return min(guess, MOST)
+
+
+def _when_full(limits: Limits | None) -> int:
+    """Registers a work-item of a full unit, the size of most units where none is known."""
+    unit = limits.unit if limits else None
+    if not isinstance(unit, NvidiaUnit):
+        return _UNROLLED
+    granule = unit.register_granule // 32
+    return min(unit.registers // unit.work_items // granule * granule, _MOST_UNROLLED)
 
 
 def live_words(kernel: Kernel) -> int:

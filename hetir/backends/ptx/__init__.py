@@ -20,6 +20,8 @@ from hetir.backends.ptx.targets import (
 from hetir.diagnostics import Label
 from hetir.ir import ops
 from hetir.ir.core import Kernel, walk
+from hetir.limits import Limits
+from hetir.passes import pressure
 from hetir.passes.expand_arrays import expand_arrays
 from hetir.passes.layout import layout_of
 from hetir.passes.legalize import legalize
@@ -29,7 +31,7 @@ from hetir.target import UnsupportedError
 
 __all__ = ["UnknownPtxTargetError", "compile_kernel", "emit_ir", "fingerprint", "sass"]
 
-VERSION = 1  # of the code that this backend writes, part of every key
+VERSION = 2  # of the code that this backend writes, part of every key
 _ONE_WAY = ("fence.acquire", "fence.release")
 
 
@@ -81,7 +83,7 @@ def compile_kernel(
         text=made.assembly,
         binary=assembled.binary if assembled else None,
         layout=layout,
-        resources=_resources(emitter.frame.shared_bytes, assembled),
+        resources=_resources(emitter.frame.shared_bytes, assembled, lowered, chip.limits),
         workgroup=workgroup,
         subgroup_size=kernel.options.width,
         sites=sites_of(lowered),
@@ -94,9 +96,7 @@ def sass(artifact: Artifact) -> str:
     return disassemble(artifact.text, artifact.binary, chip_of(artifact.target).arch)
 
 
-def _emitter(
-    kernel: Kernel, target: str, workgroup: Workgroup | None, disjoint: bool
-) -> Emitter:
+def _emitter(kernel: Kernel, target: str, workgroup: Workgroup | None, disjoint: bool) -> Emitter:
     description = target_of(target, kernel.options.width)
     lowered = legalize(expand_arrays(kernel), description)
     _check_exchanges(lowered, target)
@@ -121,9 +121,12 @@ def _check_exchanges(kernel: Kernel, target: str) -> None:
             )
 
 
-def _resources(shared_bytes: int, assembled: Assembled | None) -> Resources:
+def _resources(
+    shared_bytes: int, assembled: Assembled | None, kernel: Kernel, limits: Limits
+) -> Resources:
     if assembled is None:
-        return Resources(shared_bytes=shared_bytes)
+        guess = pressure.registers(kernel, limits)
+        return Resources(registers=guess, shared_bytes=shared_bytes, source=pressure.SOURCE)
     return Resources(
         registers=assembled.registers,
         shared_bytes=shared_bytes,
