@@ -44,6 +44,12 @@ class Raised:
             _set_nice(0)
 
 
+def raise_session(process: int) -> None:
+    """Raise the scheduling group of another process that leads a session of its own."""
+    with suppress(OSError):
+        Path(f"/proc/{process}/autogroup").write_text("-20")
+
+
 def _set_nice(value: int) -> None:
     """The scheduling group of this session, and each thread, where the system allows it."""
     with suppress(OSError):

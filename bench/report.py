@@ -19,6 +19,7 @@ def markdown(rows: Sequence[Row]) -> str:
         _limits(rows),
         _table(rows, [p.name for p in problems.MAIN], "Seventeen kernels"),
         _table(rows, [p.name for p in problems.MORE], "The rest of the library"),
+        _bounds(rows),
         _launch(rows),
         _startup(rows),
         _compile(rows),
@@ -62,7 +63,7 @@ def number(value: float | None) -> str:
     """Three digits that matter, or nothing."""
     if value is None or not math.isfinite(value):
         return ""
-    if value >= 100:
+    if value >= 100 or value == 0:
         return f"{value:.0f}"
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 0.1 else f"{value:.4f}"
 
@@ -143,6 +144,25 @@ def _table(rows: Sequence[Row], names: Sequence[str], title: str) -> str:
     heads = ["kernel", "hetir ms", *peers, "best peer", "hetir / best", "hetir / numba"]
     grid = _grid([*heads, "bound ms", "bound / hetir"], lines)
     return f"## {title}\n\nMilliseconds; ratios below 1 say that hetir is faster.\n\n{grid}"
+
+
+def _bounds(rows: Sequence[Row]) -> str:
+    """Bytes, flops, the time that each allows, and what holds the kernel back in words."""
+    limits = best_limits(rows)
+    facts = {row["problem"]: row for row in _of(rows, "time")}
+    lines: list[list[str]] = []
+    for problem in (*problems.MAIN, *problems.MORE):
+        row = facts.get(problem.name)
+        if row is None or not limits:
+            continue
+        by_bytes = row["bytes"] / limits[problem.bound] * 1e-6
+        by_flops = row["flops"] / limits["fma_gflops"] * 1e-6
+        work = (row["bytes"] * 1e-6, by_bytes, row["flops"] * 1e-9, by_flops)
+        lines.append([problem.name, *map(number, work), problem.limit])
+    if not lines:
+        return ""
+    heads = ("kernel", "MB", "ms by bytes", "GFLOP", "ms by flops", "what limits it")
+    return "## What limits each kernel\n\n" + _grid(heads, lines)
 
 
 def _launch(rows: Sequence[Row]) -> str:

@@ -14,6 +14,8 @@ from typing import Any
 
 import hetir
 
+from . import measure
+
 FOLDER = Path(__file__).parent
 SAMPLES = 5
 IMPORTS = ("numpy", "hetir", "hetir.lang")
@@ -30,6 +32,23 @@ def _environment(cache: str) -> dict[str, str]:
     path = os.pathsep.join((root, os.environ.get("PYTHONPATH", "")))
     own = {"HETIR_CACHE_DIR": cache, "NUMBA_CACHE_DIR": cache, "PYTHONPATH": path}
     return {**os.environ, **own}
+
+
+def _run(command: list[str], cache: str) -> subprocess.CompletedProcess[str]:
+    """A process in a session of its own, which runs first where that is asked for."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        command,
+        stdout=pipe,
+        stderr=pipe,
+        text=True,
+        env=_environment(cache),
+        start_new_session=True,
+    ) as child:
+        if measure.Raised.wanted:
+            measure.raise_session(child.pid)
+        out, err = child.communicate()
+    return subprocess.CompletedProcess(command, child.returncode, out, err)
 
 
 def first_results() -> list[Row]:
@@ -55,13 +74,7 @@ def _spread(found: list[Row]) -> Row:
 
 def _first_result(peer: str, kind: str, cache: str) -> Row:
     start = time.monotonic()
-    done = subprocess.run(
-        [_python(peer), str(FOLDER / "first_result.py"), peer],
-        capture_output=True,
-        text=True,
-        env=_environment(cache),
-        check=False,
-    )
+    done = _run([_python(peer), str(FOLDER / "first_result.py"), peer], cache)
     place = {"kind": "startup", "peer": peer, "cache": kind}
     if done.returncode:
         return {**place, "failed": done.stderr.strip().split("\n")[-1][:200]}
@@ -83,7 +96,7 @@ def _import_time(name: str) -> Row:
     for _ in range(SAMPLES):
         start = time.perf_counter()
         command = [_python("hetir"), "-c", f"import {name}" if name else ""]
-        subprocess.run(command, env=_environment(tempfile.gettempdir()), check=True)
+        _run(command, tempfile.gettempdir())
         times.append((time.perf_counter() - start) * 1e3)
     median = statistics.median(times)
     return {"kind": "import", "module": name, "ms": min(times), "ms_median": median}
@@ -92,13 +105,8 @@ def _import_time(name: str) -> Row:
 def compile_curve(seconds: float = 60.0) -> list[Row]:
     """Rows of compile_times.py, with an empty cache."""
     with tempfile.TemporaryDirectory(prefix="hetir-bench-cache-") as cache:
-        done = subprocess.run(
-            [_python("hetir"), str(FOLDER / "compile_times.py"), str(seconds)],
-            capture_output=True,
-            text=True,
-            env=_environment(cache),
-            check=False,
-        )
+        command = [_python("hetir"), str(FOLDER / "compile_times.py"), str(seconds)]
+        done = _run(command, cache)
     rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     if done.returncode:
         rows.append({"kind": "compile", "failed": done.stderr.strip().split("\n")[-1][:200]})
