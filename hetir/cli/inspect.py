@@ -8,9 +8,13 @@ import typer
 
 from hetir.cli.common import UsageError, find_kernel, parse_dims
 from hetir.compiler import compile as compile_kernel
-from hetir.backends import cpu
+from hetir.backends import cpu, ptx
 
-_STAGES = {"hir": "hetir", "llvm": "cpu", "asm": "cpu", "spirv": "spirv:opencl"}
+_STAGES = {
+    **{"hir": "hetir", "llvm": "cpu", "asm": "cpu", "spirv": "spirv:opencl"},
+    **{"ptx": "ptx:sm_90", "sass": "ptx:sm_90"},
+}
+_DISASSEMBLERS = {"asm": cpu.disassemble, "sass": ptx.sass}
 
 
 def register(app: typer.Typer) -> None:
@@ -20,12 +24,12 @@ def register(app: typer.Typer) -> None:
 
 def inspect(
     kernel: Annotated[str, typer.Argument(metavar="FILE.py:KERNEL")],
-    stage: Annotated[str, typer.Option(help="hir, llvm, asm or spirv.")] = "hir",
+    stage: Annotated[str, typer.Option(help="hir, llvm, asm, spirv, ptx or sass.")] = "hir",
     signature: Annotated[str, typer.Option(help='"f32, f32[:], i64"; from annotations if left out.')] = "",
     target: Annotated[str, typer.Option(help="Default: the stage's own.")] = "",
     workgroup: Annotated[str, typer.Option(help="Compile for this size.")] = "",
 ) -> None:
-    """Print a kernel's hetIR, LLVM IR, SPIR-V or assembly."""
+    """Print a kernel's hetIR, LLVM IR, SPIR-V, PTX or assembly."""
     if stage not in _STAGES:
         raise UsageError(f"there is no stage `{stage}`", hint=f"stages are {', '.join(_STAGES)}")
     found = find_kernel(kernel)
@@ -35,4 +39,5 @@ def inspect(
         target=target or _STAGES[stage],
         workgroup=parse_dims(workgroup, "--workgroup") if workgroup else None,
     )
-    typer.echo(cpu.disassemble(artifact) if stage == "asm" else artifact.text, nl=False)
+    show = _DISASSEMBLERS.get(stage)
+    typer.echo(artifact.text if show is None else show(artifact), nl=False)

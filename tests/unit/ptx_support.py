@@ -33,8 +33,8 @@ def memory_of(arrays: Iterable[np.ndarray[Any, Any]]) -> Memory:
     """The words that hold the arrays, at their host addresses; nothing else can be reached."""
     spans: list[list[int]] = []
     found = (bounds(a.ctypes.data, a.shape, a.strides, a.itemsize) for a in arrays if a.size)
-    for low, high in sorted(found):
-        high = -(-high // 4) * 4  # an atomic on a byte works on its word
+    # an atomic on a byte works on its word
+    for low, high in sorted((low, -(-high // 4) * 4) for low, high in found):
         if spans and low < spans[-1][1]:
             spans[-1][1] = max(spans[-1][1], high)
         else:

@@ -25,8 +25,8 @@ WORDS = [n for n, t in SCALARS.items() if t.is_int or t.is_float]
 
 def written(text: str) -> list[str]:
     """The opcodes that synchronise, in order."""
-    pattern = r"\b((?:ld|st|atom|red)\.(?:relaxed|acquire|release|acq_rel)\.[\w.]+|fence\.[\w.]+|bar\.[\w.]+)"
-    return re.findall(pattern, text)
+    access = r"(?:ld|st|atom|red)\.(?:relaxed|acquire|release|acq_rel)\.[\w.]+"
+    return re.findall(rf"\b({access}|fence\.[\w.]+|bar\.[\w.]+)", text)
 
 
 def atomics(element: Scalar, order: str, scope: str, *kinds: str, used: bool = True) -> Any:
@@ -159,9 +159,7 @@ def test_sums_are_native_where_their_bits_are_right(element: str, chip: str, exp
 def test_native_mathematics_takes_the_native_sum() -> None:
     kernel = atomics(F32, "relaxed", "device", "add", used=False)
     changed = kernel_of(lambda *_: None, [], math="native")
-    kernel = type(kernel)(
-        name="k", params=kernel.params, body=kernel.body, options=changed.options
-    )
+    kernel = type(kernel)(name="k", params=kernel.params, body=kernel.body, options=changed.options)
     assert opcodes(kernel) == ["red.relaxed.gpu.global.add.f32"]
 
 
@@ -171,9 +169,7 @@ def test_native_mathematics_takes_the_native_sum() -> None:
 def test_read_modify_writes(element: str, space: str, chip: str) -> None:
     """Every kind; blocks one after another, so that the old values are known too."""
     checks = {"batch_lanes": 1} if space == "shared" else {}
-    check_updates(
-        element, space, functools.partial(run, target=f"ptx:{chip}", checks=checks)
-    )
+    check_updates(element, space, functools.partial(run, target=f"ptx:{chip}", checks=checks))
 
 
 @pytest.mark.parametrize("element", WORDS)

@@ -64,8 +64,8 @@ def test_pure_ops(key: str, chip: str, tmp_path: Any) -> None:
 
 def test_a_wrong_result_is_noticed(tmp_path: Any) -> None:
     """The comparison is alive: products where sums are wanted do not pass."""
-    group = [i for i in GROUPS["f32,f32"] if i.spec.name == "add"]
-    other = next(k for k in range(len(GROUPS["f32,f32"])) if GROUPS["f32,f32"][k].spec.name == "mul")
+    names = [i.spec.name for i in GROUPS["f32,f32"]]
+    group, other = [GROUPS["f32,f32"][names.index("add")]], names.index("mul")
 
     def runner(_: Any, arguments: list[Any], *__: Any) -> None:
         outputs = [np.zeros(len(arguments[0]), result_of(i).numpy) for i in GROUPS["f32,f32"]]

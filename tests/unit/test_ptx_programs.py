@@ -33,6 +33,7 @@ from tests.unit.ptx_support import (
     run,
 )
 
+CHIP_CASES = [pytest.param(c, marks=() if c == "sm_75" else pytest.mark.slow) for c in CHIPS]
 POWERS = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
@@ -317,16 +318,16 @@ def test_1025_work_items_are_too_many() -> None:
 
 
 @needs_ptxas
-@pytest.mark.parametrize(
-    "chip", [pytest.param(c, marks=() if c in ("sm_75", "sm_90") else pytest.mark.slow) for c in CHIPS]
-)
+@pytest.mark.parametrize("chip", CHIP_CASES)
 def test_the_assembler_takes_every_subgroup_operation(chip: str) -> None:
     """Reductions and scans of every kind and type, at a native and an emulated width."""
-    kernels = []
-    for width in (8, 32, 64):
-        for name in ("i8", "i32", "u64", "f16", "f32", "f64"):
-            kernels.append(kernel_of(functools.partial(_trees, name=name), [array(SCALARS[name], 1)],
-                                     subgroup_size=width))  # fmt: skip
+    kernels = [
+        kernel_of(
+            functools.partial(_trees, name=name), [array(SCALARS[name], 1)], subgroup_size=width
+        )
+        for width in (8, 32, 64)
+        for name in ("i8", "i32", "u64", "f16", "f32", "f64")
+    ]
     target = f"ptx:{chip}"
     texts = [compile_kernel(k, target=target, binary=False, optimise=1).text for k in kernels]
     log = assemble_together(texts, chip)

@@ -18,9 +18,7 @@ from hetir.diagnostics import CompileError
 _TIMEOUT_SECONDS = 300
 _VARIABLES = {"ptxas": "HETIR_PTXAS", "nvdisasm": "HETIR_NVDISASM"}
 _FOLDERS = ("/usr/local/cuda/bin", "/opt/cuda/bin")
-_PACKAGES = (
-    *("nvidia-cuda-nvcc", "nvidia-cuda-nvcc-cu12", "nvidia-cuda-nvdisasm", "triton"),
-)
+_PACKAGES = (*("nvidia-cuda-nvcc", "nvidia-cuda-nvcc-cu12", "nvidia-cuda-nvdisasm", "triton"),)
 
 
 class AssemblerError(CompileError):
@@ -141,7 +139,6 @@ def disassemble(text: str, binary: bytes | None, arch: str) -> str:
     return done.stdout
 
 
-
 def _missing(tool: str, package: str) -> AssemblerError:
     return AssemblerError(
         f"`{tool}` is not here", hint=f"`pip install {package}`, or set {_VARIABLES[tool]}"
@@ -159,7 +156,10 @@ def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
 
 def _first_error(log: str) -> str:
     lines = [line.strip() for line in log.splitlines() if line.strip()]
-    return next((line for line in lines if "error" in line.lower() or "fatal" in line), lines[0] if lines else "")
+    return next(
+        (line for line in lines if "error" in line.lower() or "fatal" in line),
+        lines[0] if lines else "",
+    )
 
 
 def _most(pattern: str, log: str) -> int | None:

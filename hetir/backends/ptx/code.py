@@ -60,7 +60,9 @@ class PtxCode(Code):
 
     def register(self, kind: Scalar, value: str) -> Operand:
         """The bits of a value as an integer register of at least 16 bits."""
-        raw = self.convert("bitcast", memory_type(kind), self.stored(kind, value), f"i{8 * kind.bytes}")
+        raw = self.convert(
+            "bitcast", memory_type(kind), self.stored(kind, value), f"i{8 * kind.bytes}"
+        )
         wide = f"i{max(16, 8 * kind.bytes)}"
         return wide, self.convert("zext", f"i{8 * kind.bytes}", raw, wide)
 

@@ -28,7 +28,9 @@ _SUBGROUP_OPS = (ops.SHUFFLE, ops.BALLOT, ops.VOTE, ops.SUBGROUP_REDUCE)
 def entry_of(kernel: Kernel) -> str:
     """The name of the entry: PTX reserves its opcodes, and has ASCII names only."""
     raw = kernel.name.encode()
-    shown = "".join(chr(c) if c < 128 and (chr(c).isalnum() or c == 95) else f"${c:02X}" for c in raw)
+    shown = "".join(
+        chr(c) if c < 128 and (chr(c).isalnum() or c == 95) else f"${c:02X}" for c in raw
+    )
     return f"hetir_kernel_{shown}"
 
 

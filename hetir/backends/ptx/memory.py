@@ -147,7 +147,12 @@ class Memory:
         place = self.code.number_of(space_of(op), address)
         operands = (place, self.code.register(kind, value))
         row = self._row(op, Kind.RMW if op.result in self._used else Kind.REDUCTION)
-        if row.kind is Kind.REDUCTION and row.unfenced and not self._acquires and operation != "exch":
+        if (
+            row.kind is Kind.REDUCTION
+            and row.unfenced
+            and not self._acquires
+            and operation != "exch"
+        ):
             step = self._before(row.unfenced)
             self.code.asm(f"{self._text(op, step, form, operation)} [$0], $1;", operands)
             return "poison"

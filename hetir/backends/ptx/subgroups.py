@@ -173,7 +173,9 @@ class Subgroups:
         if raw == "i64":
             low = code.add(f"trunc i64 {bits} to i32")
             high = code.add(f"trunc i64 {code.add(f'lshr i64 {bits}, 32')} to i32")
-            low, high = (code.asm(text, (("i32", v), ("i32", there), mask), "i32") for v in (low, high))
+            low, high = (
+                code.asm(text, (("i32", v), ("i32", there), mask), "i32") for v in (low, high)
+            )
             shifted = code.add(f"shl i64 {code.add(f'zext i32 {high} to i64')}, 32")
             whole = code.add(f"or i64 {shifted}, {code.add(f'zext i32 {low} to i64')}")
             return code.value(kind, whole)
@@ -189,7 +191,9 @@ class Subgroups:
         assert isinstance(kind, Scalar)
         linear = frame.wide(frame.linear())
         raw, bits = code.register(kind, args[0])
-        code.put(f"store i64 {code.convert('zext', raw, bits, 'i64')}, {self._word(linear)}, align 8")
+        code.put(
+            f"store i64 {code.convert('zext', raw, bits, 'i64')}, {self._word(linear)}, align 8"
+        )
         taking = code.add(f"zext i1 {args[2]} to i8")
         code.put(f"store i8 {taking}, {self._byte(linear)}, align 1")
         self.wait()

@@ -113,7 +113,31 @@ def _serve(work: queues.SimpleQueue[EmulatorEvent | None]) -> None:
         event.run()
 
 
-class EmulatorDriver(HostMemory, Driver):
+class ThreadDriver(HostMemory, Driver):
+    """A device that is a Python function: each queue runs it on a thread of its own."""
+
+    def make_queue(self) -> EmulatorQueue:
+        """A queue; its thread starts with its first work."""
+        return EmulatorQueue()
+
+    def free_queue(self, queue: EmulatorQueue) -> None:
+        """End the thread."""
+        queue.end()
+
+    def drain(self, queue: EmulatorQueue) -> None:
+        """Wait for the last piece of work."""
+        if queue.last is not None:
+            wait_quietly(queue.last)
+
+    def mark(self, queue: EmulatorQueue, after: Sequence[Event] = ()) -> Event:
+        """Work that does nothing."""
+        return queue.submit(EmulatorEvent(lambda _stop: None, after))
+
+    def close(self) -> None:
+        """The threads are daemons."""
+
+
+class EmulatorDriver(ThreadDriver):
     """The evaluator."""
 
     def __init__(self, evaluate: Evaluate) -> None:
@@ -135,23 +159,6 @@ class EmulatorDriver(HostMemory, Driver):
         """Portable hetIR only."""
         return target == "hetir"
 
-    def make_queue(self) -> EmulatorQueue:
-        """A queue; its thread starts with its first work."""
-        return EmulatorQueue()
-
-    def free_queue(self, queue: EmulatorQueue) -> None:
-        """End the thread."""
-        queue.end()
-
-    def drain(self, queue: EmulatorQueue) -> None:
-        """Wait for the last piece of work."""
-        if queue.last is not None:
-            wait_quietly(queue.last)
-
-    def mark(self, queue: EmulatorQueue, after: Sequence[Event] = ()) -> Event:
-        """Work that does nothing."""
-        return queue.submit(EmulatorEvent(lambda _stop: None, after))
-
     def load(self, artifact: Artifact) -> Artifact:
         """The text is the program."""
         return artifact
@@ -170,9 +177,6 @@ class EmulatorDriver(HostMemory, Driver):
             self._evaluate(artifact, values, task.grid, task.workgroup, records, stop)
 
         return queue.submit(EmulatorEvent(work, after))
-
-    def close(self) -> None:
-        """The threads are daemons."""
 
 
 def unpack(slot: Slot, block: bytes) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 from hetir.artifact import Artifact
 from hetir.limits import limits_of, targets
 from hetir.runtime.driver import Dims, Event, HostBytes, Memory, Portrait, Task
-from hetir.runtime.drivers.emulator import EmulatorDriver, EmulatorEvent, EmulatorQueue
+from hetir.runtime.drivers.emulator import EmulatorEvent, EmulatorQueue, ThreadDriver
 from hetir.runtime.drivers.grids import dynamic_shared_bytes, parameters, pieces
 from hetir.runtime.hostmemory import host_bytes
 
@@ -47,7 +47,7 @@ class Loaded:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
-class PtxEmulatorDriver(EmulatorDriver):
+class PtxEmulatorDriver(ThreadDriver):
     """The PTX emulator; kernels reach only the memory that their launch names."""
 
     def __init__(self, prepare: Prepare) -> None:
