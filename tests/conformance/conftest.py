@@ -12,7 +12,7 @@ from spirv_kernels import module
 from hetir.artifact import Artifact, Layout, Resources, Slot
 from hetir.runtime import EmulatorDriver, device, devices
 from hetir.runtime.device import Device
-from hetir.runtime.drivers import opencl
+from hetir.runtime.drivers import opencl, vulkan
 from hetir.runtime.drivers.cpu import CpuDriver
 
 HERE = Path(__file__).parent
@@ -90,17 +90,19 @@ class Bench:
     """A device and its conformance kernels.
 
     `overlaps` says that launches of two queues run at the same time; OpenCL leaves that to
-    the implementation, and Intel's for CPUs runs one after the other.
+    the implementation, and Intel's for CPUs runs one after the other. `many_items` is a
+    workgroup that the device takes and the kernel `fails` does not.
     """
 
     def __init__(self, name, driver, target, binary, *, overlaps=True):
         self.overlaps = overlaps
+        self.many_items = 4096 if name != "vulkan" else 512
         self.name, self.driver, self.target = name, driver, target
         self.binary = binary if callable(binary) else lambda _: binary
         self.device = Device(driver, device)
 
     def artifact(self, kernel):
-        big = kernel == "fails" and self.name == "cpu"
+        big = 1 << 30 if kernel == "fails" else 0
         return Artifact(
             kernel=kernel,
             target=self.target,
@@ -108,7 +110,10 @@ class Bench:
             text="",
             binary=self.binary(kernel),
             layout=LAYOUTS[kernel],
-            resources=Resources(item_bytes=1 << 30 if big else 0),
+            resources=Resources(
+                item_bytes=big if self.name == "cpu" else 0,
+                shared_bytes=big if self.name == "vulkan" else 0,
+            ),
         )
 
     def program(self, kernel, names=()):
@@ -155,11 +160,19 @@ def opencl_bench():
     return Bench("opencl", driver, opencl.TARGET, binary, overlaps=False)
 
 
+@pytest.fixture(scope="session")
+def vulkan_bench():
+    driver = vulkan.probe()[0]
+    binary = cache(lambda kernel: module(kernel, vulkan.TARGET))
+    return Bench("vulkan", driver, vulkan.TARGET, binary, overlaps=False)
+
+
 BENCHES = [
     "cpu",
     "emulator",
     "fake",
     pytest.param("opencl", marks=pytest.mark.skipif(not here("opencl"), reason="no device")),
+    pytest.param("vulkan", marks=pytest.mark.skipif(not here("vulkan"), reason="no device")),
 ]
 
 

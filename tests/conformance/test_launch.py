@@ -199,7 +199,7 @@ def test_empty_grids_do_nothing(bench, grid):
 
 
 def test_a_failure_is_raised_once_and_names_the_kernel(bench):
-    launch = bench.program("fails").launch((), grid=1, workgroup=4096)
+    launch = bench.program("fails").launch((), grid=1, workgroup=bench.many_items)
     with pytest.raises((LaunchFailedError, ArithmeticError)) as caught:
         launch.wait()
     assert launch.error is caught.value

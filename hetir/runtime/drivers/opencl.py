@@ -43,7 +43,7 @@ from hetir.runtime.drivers.trial import passes
 
 TARGET = "spirv:opencl"
 _COMPLETE = 0
-_GRACE_SECONDS = 1.0
+_GRACE_SECONDS = 2.0
 _LANE_BYTES = 8
 _HIDDEN_BYTES = 64
 # cl_device_fp_config: denormals, infinities and NaNs, rounding to nearest

@@ -45,13 +45,13 @@ _BUFFER_USAGE = 0x20 | 0x20000  # storage, with an address
 _DEVICE_ADDRESS = 2
 _DEVICE_LOCAL, _HOST_VISIBLE, _HOST_COHERENT = 1, 2, 4
 _ALIGNMENT = 64
-_GRACE_SECONDS = 1.0
+_GRACE_SECONDS = 2.0
 _SLICE_NS = 100_000_000
 _MOST_DISPATCHES = 65536
 _LANE_BYTES = 8
 _TIMES = struct.Struct("<QQ")
 _PUSHED = struct.Struct("<9q")
-_TYPES = ("Unknown", "integrated", "discrete", "virtual", "CPU")
+_TYPES = ("unknown", "integrated", "discrete", "virtual", "CPU")
 
 _NEEDED = ("shaderInt64", "bufferDeviceAddress", "vulkanMemoryModel")
 _FEATURES: Mapping[str, str] = MappingProxyType(
@@ -173,10 +173,10 @@ class VulkanProgram:
 
 
 class _Physical(NamedTuple):
-    """A device before it is opened."""
+    """A device before it is opened; `said` owns the memory of its properties."""
 
     handle: Any
-    properties: Any
+    said: Any
     features: Mapping[str, bool]
     floats: Mapping[str, bool]
     family: int
@@ -196,7 +196,7 @@ class VulkanDriver(Driver):
         self._lock = threading.RLock()
         self._free: list[_Slot] = []
         self._tried: dict[str, bool] = {}
-        self._period = physical.properties.limits.timestampPeriod
+        self._period = physical.said.properties.limits.timestampPeriod
         ranges = a.make("PushRange", stages=_COMPUTE_STAGE, size=_PUSHED.size)
         layout = a.make("LayoutInfo", rangeCount=1, ranges=ranges)
         self._layout = a.create("vkCreatePipelineLayout", "VkPipelineLayout", self.device, layout)
@@ -561,8 +561,8 @@ def _look(a: Api, handle: Any) -> _Physical | None:
     family, memory = _family(a, handle), _memory(a, handle)
     if not all(has[name] for name in _NEEDED) or family is None or memory is None:
         return None
-    said = {n: bool(getattr(floats, n)) for n, _ in a.ffi.typeof("FloatControls").fields[2:]}
-    return _Physical(handle, properties.properties, has, said, family, *memory)
+    known = {n: bool(getattr(floats, n)) for n, _ in a.ffi.typeof("FloatControls").fields[2:]}
+    return _Physical(handle, properties, has, known, family, *memory)
 
 
 def _family(a: Api, handle: Any) -> int | None:
@@ -601,7 +601,7 @@ def _open(a: Api, physical: _Physical) -> Any:
 
 
 def _portrait(a: Api, physical: _Physical, name: str) -> Portrait:
-    properties, base = physical.properties, limits_of(TARGET)
+    properties, base = physical.said.properties, limits_of(TARGET)
     own = properties.limits
     title = a.ffi.string(properties.deviceName).decode(errors="replace")
     features = set(base.features)
