@@ -16,7 +16,9 @@ def histogram(x: hl.Array[hl.u8, 1], counts: hl.Array[hl.i32, 1]):
     for b in range(lane, BINS, hl.group_size(0)):
         local[b] = 0
     hl.barrier()
-    for i in range(hl.global_id(0), x.shape[0], hl.global_size(0)):
+    part = hetir.cdiv(x.shape[0], hl.num_groups(0))  # a slice a workgroup, read in order
+    start = hl.group_id(0) * part
+    for i in range(start + lane, min(start + part, x.shape[0]), hl.group_size(0)):
         hl.atomic_add(local, x[i], 1, scope="workgroup")
     hl.barrier()
     for b in range(lane, BINS, hl.group_size(0)):

@@ -10,7 +10,10 @@ from hetir.library import Case, Step
 @hetir.kernel
 def reduce_max(x: hl.Array[hl.f32, 1], parts: hl.Array[hl.f32, 1]):
     largest = hl.f32(float("-inf"))
-    for i in range(hl.global_id(0), x.shape[0], hl.global_size(0)):
+    part = hetir.cdiv(x.shape[0], hl.num_groups(0))  # a slice a workgroup, read in order
+    start = hl.group_id(0) * part
+    end = min(start + part, x.shape[0])
+    for i in range(start + hl.local_id(0), end, hl.group_size(0)):
         largest = hl.maximum(largest, x[i])
     largest = hl.workgroup_reduce(largest, "max")
     if hl.local_id(0) == 0:

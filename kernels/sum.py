@@ -17,7 +17,9 @@ def sum_parts(x: hl.Array[hl.f32, 1], parts: hl.Array[hl.f32, 1]):
     lane = hl.local_id(0)
     shared = hl.shared(GROUP, hl.f32)
     total = hl.f32(0)
-    for i in range(hl.global_id(0), x.shape[0], hl.global_size(0)):
+    part = hetir.cdiv(x.shape[0], hl.num_groups(0))  # a slice a workgroup, read in order
+    start = hl.group_id(0) * part
+    for i in range(start + lane, min(start + part, x.shape[0]), GROUP):
         total += x[i]
     shared[lane] = total
     hl.barrier()

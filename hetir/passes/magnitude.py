@@ -8,6 +8,7 @@ from hetir.ir import ops
 from hetir.ir.build import constant
 from hetir.ir.core import Kernel, Operation, Region, Value, walk
 from hetir.ir.types import I64, Scalar
+from hetir.passes.regions import definitions, exits_of
 
 FULL = 64
 # no launch has 2**62 work-items, no array 2**48 bytes
@@ -86,6 +87,59 @@ def _cast(value: Value) -> int:
     if not isinstance(kind, Scalar) or kind.kind not in ("bool", "int", "uint"):
         return FULL
     return kind.bits + (kind.kind != "int")
+
+
+_ACCESSES = (
+    *(ops.LOAD, ops.STORE, ops.ATOMIC_LOAD, ops.ATOMIC_STORE, ops.ATOMIC_RMW, ops.ATOMIC_CAS),
+)
+_THROUGH = (
+    *(ops.ADD, ops.SUB, ops.MUL, ops.NEG, ops.SHL, ops.MIN, ops.MAX, ops.SELECT),
+    ops.ASSUME_UNIFORM,
+)
+
+
+def addressing(kernel: Kernel) -> frozenset[Value]:
+    """The i64 values of an expanded kernel that addresses are made of.
+
+    Index arithmetic that overflows has no meaning (the evaluator reports it), so that these
+    never wrap where the access is executed.
+    """
+    makers = definitions(kernel.body)
+    todo = [op.operands[1] for op in walk(kernel.body) if op.spec in _ACCESSES]
+    found: set[Value] = set()
+    while todo:
+        value = todo.pop()
+        if value in found or value.type != I64:
+            continue
+        found.add(value)
+        op = makers.get(value)
+        if op is None:
+            continue
+        if op.spec in _THROUGH:
+            todo += op.operands
+        elif op.spec is ops.IF:
+            at = op.results.index(value)
+            ends = (r.terminator for r in op.regions)
+            todo += [e.operands[at] for e in ends if e.spec is ops.YIELD]
+        elif op.spec in (ops.FOR, ops.LOOP):
+            todo += _sources(op, value)
+    return frozenset(found)
+
+
+def _sources(op: Operation, value: Value) -> list[Value]:
+    """What a loop's index, carried value or result may come from."""
+    args, counted = op.regions[0].args, op.spec is ops.FOR
+    if counted and value is args[0]:
+        return [op.operands[0], op.operands[2]]
+    carried = args[1:] if counted else args
+    initial = op.operands[3:] if counted else op.operands
+    ends = list(exits_of(op.regions[0]))
+    if value in op.results:
+        at = op.results.index(value)
+        left = [e.operands[at] for e in ends if e.spec is ops.BREAK]
+        return [*left, *(carried[at : at + 1] if counted else ())]
+    at = carried.index(value)
+    return [initial[at], *(e.operands[at] for e in ends if e.spec is not ops.BREAK)]
 
 
 def positive(kernel: Kernel) -> frozenset[Value]:

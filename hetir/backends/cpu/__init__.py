@@ -7,6 +7,7 @@ from math import prod
 
 from hetir.artifact import Artifact, Resources
 from hetir.backends.cpu.emit import Emitter, entry_of
+from hetir.backends.cpu.fingerprint import VERSION
 from hetir.backends.cpu.frame import Workgroup
 from hetir.backends.cpu.records import sites_of
 from hetir.backends.cpu.schedule import schedule
@@ -20,7 +21,6 @@ from hetir.target import Target
 
 __all__ = ["UnknownCpuError", "compile_kernel", "disassemble", "emit_ir"]
 
-VERSION = 2  # of the code that this backend writes, part of every key
 
 
 def emit_ir(

@@ -27,7 +27,7 @@ from hetir.backends.llvm.structure import Joint, trip_count
 from hetir.ir import ops
 from hetir.ir.core import Kernel, Operation, Value
 from hetir.ir.types import I64, Scalar
-from hetir.passes.magnitude import magnitudes, positive
+from hetir.passes.magnitude import addressing, magnitudes, positive
 from hetir.passes.regions import definitions, exits_of
 from hetir.passes.uniformity import uniformity
 from hetir.target import Target
@@ -67,7 +67,7 @@ class Emitter(ItemEmitter):
             kernel, schedule, layout, workgroup=workgroup, disjoint=disjoint, lanes=lanes
         )
         self.target = target
-        self.bits = magnitudes(kernel)
+        self.exact = frozenset(magnitudes(kernel)) | addressing(kernel)
         self.positive = positive(kernel)
         self._definitions = definitions(kernel.body)
         rows = bool(workgroup and lanes and workgroup[0] % lanes == 0)

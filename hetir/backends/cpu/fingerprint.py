@@ -8,13 +8,16 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
+VERSION = 3
+"""Of the code that this backend writes, part of every key."""
+
 _FLAGS = ("flags", "Features", "model name", "CPU part")
 
 
 @cache
 def fingerprint(target: str) -> str:
     """Part of the cache key: the target, the LLVM wheel, and for the host its CPU."""
-    parts = [target, metadata.version("llvmlite")]
+    parts = [str(VERSION), target, metadata.version("llvmlite")]
     if target == "cpu":
         parts += [platform.machine(), _host_cpu()]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()

@@ -54,7 +54,6 @@ class Lanes:
         self.mask: str | None = None
         self.linear = "0"
         self.local: tuple[Rep, ...] = ()
-        self._bits = host.bits
 
     # ---- values ------------------------------------------------------------------------
 
@@ -219,7 +218,7 @@ class Lanes:
         if not _all(reps, "same", "line"):
             return None
         pairs = zip(reps, op.operands, strict=True)
-        if any(r.kind == "line" and v not in self._bits for r, v in pairs):
+        if any(r.kind == "line" and v not in self.host.exact for r, v in pairs):
             return None  # it may wrap on the way
         name = op.name
         line, limit = reps

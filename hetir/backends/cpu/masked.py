@@ -586,7 +586,7 @@ class MaskedLeaf(Lanes):
         return VectorCounter(self, *bounds)
 
     def _plain_line(self, rep: Rep, value: Value) -> bool:
-        return rep.kind == "same" or (rep.kind == "line" and value in self._bits)
+        return rep.kind == "same" or (rep.kind == "line" and value in self.host.exact)
 
 
 class Counter:
