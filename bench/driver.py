@@ -152,7 +152,9 @@ def run(
         rows += machine_limits(names, present, tell)
     if "startup" in names:
         tell("start of a new process")
-        rows += startup.first_results()
+        rows += startup.first_results(
+            [p for p in ("hetir", "numba") if p in ("hetir", *peer_names)]
+        )
     if "compile" in names:
         tell("compile time")
         rows += startup.compile_curve()

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,10 +52,10 @@ def _run(command: list[str], cache: str) -> subprocess.CompletedProcess[str]:
     return subprocess.CompletedProcess(command, child.returncode, out, err)
 
 
-def first_results() -> list[Row]:
-    """Import times, and the first softmax of hetir and of numba, cold and with a warm cache."""
+def first_results(peers: Sequence[str]) -> list[Row]:
+    """Import times, and each peer's first softmax, cold and with a warm cache."""
     rows: list[Row] = [_import_time(name) for name in ("", *IMPORTS)]
-    for peer in ("hetir", "numba"):
+    for peer in peers:
         samples: dict[str, list[Row]] = {"cold": [], "warm": []}
         for _ in range(SAMPLES):
             with tempfile.TemporaryDirectory(prefix="hetir-bench-cache-") as cache:

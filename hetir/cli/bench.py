@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -46,7 +47,7 @@ def bench(
     chosen = names or [*driver.EXTRAS, *(p.name for p in problems.MAIN)]
     if more:
         chosen += [p.name for p in problems.MORE]
-    _known(chosen, (*problems.ALL, *driver.EXTRAS), "kernel")
+    _known(chosen, dict.fromkeys((*problems.ALL, *driver.EXTRAS)), "kernel")
     asked = {"all": list(driver.PEERS), "none": []}.get(peers, peers.split(","))
     _known(asked, driver.PEERS, "peer")
     console = Console(stderr=True)
@@ -59,7 +60,7 @@ def bench(
         raise typer.Exit(1)
 
 
-def _known(asked: list[str], known: tuple[str, ...], what: str) -> None:
+def _known(asked: list[str], known: Collection[str], what: str) -> None:
     if unknown := [name for name in asked if name not in known]:
         hint = f"it has {', '.join(known)}"
         raise UsageError(f"the bench has no {what} `{unknown[0]}`", hint=hint)
