@@ -10,6 +10,7 @@ import numpy as np
 
 from hetir.artifact import Artifact, Site
 from hetir.diagnostics import Label, LaunchError
+from hetir.ir.literals import shown
 from hetir.ir.types import SCALARS
 
 _HEADER = struct.Struct("<QQ")
@@ -90,7 +91,8 @@ def finish(artifact: Artifact, echo: Callable[[str], None]) -> Callable[[bytes],
 
 
 def _line(record: Record) -> str:
-    return record.site.format.format(*record.operands)
+    pairs = zip(record.site.dtypes, record.operands, strict=True)
+    return record.site.format.format(*(shown(SCALARS[dtype], value) for dtype, value in pairs))
 
 
 def _failure(artifact: Artifact, failed: list[Record]) -> CheckFailedError:

@@ -17,6 +17,7 @@ from hetir.emulator.run_state import Run
 from hetir.emulator.values import Lanes, View, merge, pick, spread
 from hetir.ir import numerics
 from hetir.ir.core import Operation
+from hetir.ir.literals import shown
 from hetir.ir.types import ArrayType, RefType, Scalar
 
 
@@ -224,10 +225,12 @@ def _base(run: Run, op: Operation, frame: Frame) -> None:
 
 def _print(run: Run, op: Operation, frame: Frame) -> None:
     values = [spread(frame.scalar(v), frame.count) for v in op.operands]
+    kinds = [v.type for v in op.operands if isinstance(v.type, Scalar)]
     template, batch = str(op.attrs["format"]), frame.batch
     for at, lane in enumerate(frame.lanes.tolist()):
         group = int(batch.groups[lane // batch.items])
-        line = template.format(*(_number(v[at]) for v in values))
+        numbers = zip(kinds, (_number(v[at]) for v in values), strict=True)
+        line = template.format(*(shown(kind, number) for kind, number in numbers))
         run.lines.append((group, lane % batch.items, len(run.lines), line))
 
 

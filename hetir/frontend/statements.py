@@ -35,9 +35,26 @@ def expression(frame: Frame, node: ast.Expr) -> None:
 @handles(ast.Assign)
 def assign(frame: Frame, node: ast.Assign) -> None:
     """`a = b = value`."""
-    value = frame.evaluate(node.value)
+    value = _evaluate_for(frame, node.targets[0], node.value)
     for target in node.targets:
         assign_to(frame, target, value, node)
+
+
+def _evaluate_for(frame: Frame, target: ast.expr, node: ast.expr) -> Any:
+    """The value that `target` gets; arrays made by it are called as the variable."""
+    if isinstance(target, ast.Tuple) and isinstance(node, ast.Tuple):
+        if len(target.elts) == len(node.elts) and not _starred(target, node):
+            pairs = zip(target.elts, node.elts, strict=True)
+            return tuple([_evaluate_for(frame, *pair) for pair in pairs])
+    before = frame.tracer.hint
+    frame.tracer.hint = target.id if isinstance(target, ast.Name) else ""
+    value = frame.evaluate(node)
+    frame.tracer.hint = before
+    return value
+
+
+def _starred(*nodes: ast.Tuple) -> bool:
+    return any(isinstance(item, ast.Starred) for node in nodes for item in node.elts)
 
 
 @handles(ast.AnnAssign)

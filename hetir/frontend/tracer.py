@@ -59,6 +59,7 @@ class Tracer:
         self.block = Block()
         self.loc: Loc | None = None
         self.callers: list[Loc] = []
+        self.hint = ""  # the variable that is being assigned, for the names of arrays
         self.functions: dict[str, Function] = {}
 
     # ---- ops -----------------------------------------------------------------------------

@@ -4,8 +4,8 @@ Canonical form, version 1:
 
 - pure ops whose results nothing uses are gone, and so are those that only they used;
 - the operands of a commutative op stand in the order of their definitions;
-- values have no names and nothing has a location, so that the text form numbers values in
-  the order of their definitions;
+- nothing has a location, and in the text values have no names but numbers, in the order of
+  their definitions;
 - in a module for hashing, kernels are called `k0`, `k1`... in their order and functions `f0`,
   `f1`... in the order of their first calls; functions that nothing calls are gone.
 
@@ -78,6 +78,7 @@ def canonical_text(item: Module | Kernel) -> str:
             functions=tuple(functions),
         ),
         locations=False,
+        names=False,
     )
     return f"// canonical {CANONICAL_VERSION}\n{text}"
 
@@ -147,9 +148,9 @@ class _Canon:
         return op.name not in PURE or not self.used.isdisjoint(op.results)
 
     def define(self, value: Value) -> Value:
-        """The new value, without name, numbered in order of definition."""
+        """The new value, numbered in order of definition; its name helps readers only."""
         self.number[value] = len(self.number)
-        self.new[value] = new = Value(value.type)
+        self.new[value] = new = Value(value.type, value.name)
         return new
 
     def copy(self, region: Region) -> Region:

@@ -26,9 +26,12 @@ _DEFAULTS = Options()
 _WIDTH = 100
 
 
-def print_module(module: Module, *, locations: bool = True) -> str:
-    """Spell out a module so that `parse_module` gives it back, with or without locations."""
-    printer = _Printer(locations=locations)
+def print_module(module: Module, *, locations: bool = True, names: bool = True) -> str:
+    """Spell out a module so that `parse_module` gives it back.
+
+    Locations, and the names of values, may be left out.
+    """
+    printer = _Printer(locations=locations, names=names)
     for unit in (*module.functions, *module.kernels):
         printer.lines.append("")
         printer.unit(unit)
@@ -46,8 +49,9 @@ def print_kernel(kernel: Kernel, *, locations: bool = True) -> str:
 class _Printer:
     """Collects lines, and the files and callers that their locations refer to."""
 
-    def __init__(self, *, locations: bool) -> None:
+    def __init__(self, *, locations: bool, names: bool = True) -> None:
         self.locations = locations
+        self.named = names
         self.lines: list[str] = []
         self.files: dict[str, int] = {}
         self.callers: dict[str, int] = {}
@@ -125,7 +129,7 @@ class _Printer:
         """The name of a value, unlike any other's in its kernel or function."""
         name = self.names.get(value)
         if name is None:
-            name = self.names[value] = f"%{self.fresh(value.name)}"
+            name = self.names[value] = f"%{self.fresh(value.name if self.named else '')}"
         return name
 
     def fresh(self, hint: str) -> str:

@@ -45,7 +45,7 @@ def _alloc(space: str, shape: KernelValue, dtype: KernelValue) -> KernelValue:
             CallError, f"a type is needed, got {describe(dtype)}", hint="write `hl.f32` or another"
         )
     kind = static_array(dtype, tuple(int(n) for n in extents), space)
-    return ArrayHandle(tracer.value(ops.ALLOC, type=kind))
+    return ArrayHandle(tracer.emit(ops.ALLOC, attrs={"type": kind}, name=tracer.hint).result)
 
 
 @primitive

@@ -19,7 +19,7 @@ from hetir.ir.core import Kernel, Module, Operation, Region, Value
 from hetir.ir.text import parse_kernel, parse_module, print_kernel, print_module
 from hetir.ir.types import F32
 from hetir.ir.verify import faults
-from hetir.testing.cases import differences
+from hetir.testing.differential import differences
 from hetir.testing.generate import generate
 from tests.property.random_ir import random_module
 
