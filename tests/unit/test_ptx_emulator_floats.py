@@ -252,6 +252,20 @@ def test_two_singles_in_one_register():
         same(got.view("f4"), a + b, 0x7FFFFFFF)
 
 
+@pytest.mark.parametrize("name", ["f16", "bf16"])
+def test_mixed_precision(name):
+    dtype = FORMATS[name][0]
+    a, b, c = narrow_values(dtype), narrow_values(dtype), floats32(500)
+    x, y = a.astype("f4"), b.astype("f4")
+    got = evaluate(f"add.rn.f32.{name} %d, %a, %b;", a, c, out="f4", target="sm_100")
+    same(got, x + c, 0x7FFFFFFF)
+    got = evaluate(f"sub.rn.f32.{name} %d, %a, %b;", a, c, out="f4", target="sm_100")
+    same(got, x - c, 0x7FFFFFFF)
+    got = evaluate(f"fma.rn.f32.{name} %d, %a, %b, %c;", a, b, c, out="f4", target="sm_100")
+    plain = evaluate("fma.rn.f32 %d, %a, %b, %c;", x, y, c, out="f4")
+    assert (got.view("u4") == plain.view("u4")).all()
+
+
 def lesser(x, y, propagate):
     """IEEE 754-2019 minimum or minimumNumber."""
     if x != x or y != y:

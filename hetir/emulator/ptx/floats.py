@@ -76,7 +76,25 @@ def _rounded(b: Build) -> Step:
     scalar = element(kind)
     _check_modifiers(b, scalar.name, mode, ftz, sat, relu)
     op = arithmetic(scalar.name, "fma" if opcode == "mad" else opcode, mode or "rn")
+    if kind.name == "f32" and opcode in {"add", "sub", "fma"} and not ftz:
+        mixed = b.choose("f16", "bf16")
+        if mixed:
+            return _mixed(b, TYPES[mixed], kind, finished(op, "f32", ftz=False, sat=sat))
     return lanewise(b, kind, finished(op, scalar.name, ftz=ftz, sat=sat, relu=relu), operands)
+
+
+def _mixed(b: Build, narrow: PtxType, kind: PtxType, op: Op) -> Step:
+    """All but the last operand are halves, widened exactly."""
+    b.count(4 if b.ins.opcode == "fma" else 3)
+    last = len(b.ins.operands) - 1
+    write, wide = b.write(0, kind), b.read(last, kind)
+    halves = [b.read(i, narrow) for i in range(1, last)]
+
+    def step(r: Batch) -> None:
+        widened = [as_array(read(r)).astype(np.float32) for read in halves]
+        write(r, op(*widened, as_array(wide(r))))
+
+    return step
 
 
 def _check_modifiers(b: Build, name: str, mode: str, ftz: bool, sat: bool, relu: bool) -> None:
