@@ -24,7 +24,7 @@ from . import problems, startup
 
 FOLDER = Path(__file__).parent
 PEERS = ("c", "numpy", "numba", "torch", "opencl")
-EXTRAS = ("limits", "launch", "compile", "startup")
+EXTRAS = ("limits", "launch", "queued_launch", "compile", "startup")
 ANSWER_SECONDS = 240.0
 HOW = {
     "c": "install gcc",
@@ -152,9 +152,8 @@ def run(
         rows += machine_limits(names, present, tell)
     if "startup" in names:
         tell("start of a new process")
-        rows += startup.first_results(
-            [p for p in ("hetir", "numba") if p in ("hetir", *peer_names)]
-        )
+        timed = ("hetir", "numba") if "numba" in peer_names else ("hetir",)
+        rows += startup.first_results(timed)
     if "compile" in names:
         tell("compile time")
         rows += startup.compile_curve()

@@ -201,4 +201,7 @@ MORE = (
     ),
 )
 LAUNCH = Problem(name="launch", inputs=("x", "y"), tolerance=1e-6, limit="latency of one launch")
-ALL = {p.name: p for p in (*MAIN, *MORE, LAUNCH)}
+QUEUED = Problem(
+    name="queued_launch", kernel="launch", inputs=("x", "y"), tolerance=1e-6, limit=LAUNCH.limit
+)
+ALL = {p.name: p for p in (*MAIN, *MORE, LAUNCH, QUEUED)}

@@ -166,10 +166,11 @@ def _bounds(rows: Sequence[Row]) -> str:
 
 
 def _launch(rows: Sequence[Row]) -> str:
-    times = best_times(rows).get("launch", {})
-    if not times:
+    times, queued = (best_times(rows).get(name, {}) for name in ("launch", "queued_launch"))
+    if not times and not queued:
         return ""
     lines = [[peer, number(ms * 1e3)] for peer, ms in times.items()]
+    lines += [[f"{peer}, `launch(...).wait()`", number(ms * 1e3)] for peer, ms in queued.items()]
     text = "Three arrays of 256 floats and two scalars, waited for; NumPy and torch make arrays."
     return f"## One launch\n\n{text}\n\n" + _grid(("peer", "us"), lines)
 

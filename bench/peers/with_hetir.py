@@ -36,4 +36,17 @@ def make(problem: problems.Problem, _: Arrays) -> Callable[[], Arrays]:
     return run
 
 
+def launch(_: Arrays) -> Callable[[], Arrays]:
+    """`kernel[grid, workgroup](...)`, which waits; `queued_launch` is `launch(...).wait()`."""
+    case = problems.LAUNCH.case()
+    (step,) = case.steps
+
+    def run() -> Arrays:
+        step.kernel[step.grid, step.workgroup](*step.arguments)
+        return case.results
+
+    return run
+
+
 MAKERS = {name: partial(make, problem) for name, problem in problems.ALL.items()}
+MAKERS["launch"] = launch

@@ -25,7 +25,7 @@ def bench(
         list[str] | None,
         typer.Argument(
             metavar="[KERNEL]...",
-            help="Kernels, or limits, launch, compile, startup; all 17 and these if left out.",
+            help="Kernels, or limits, launch, queued_launch, compile, startup; left out, all.",
         ),
     ] = None,
     peers: Annotated[
