@@ -37,6 +37,9 @@ NAMES = (
     "int8_matmul",
     "fft",
     "triangular_solve",
+    "black_scholes",
+    "cross_entropy",
+    "monte_carlo",
 )
 SMALL: Mapping[str, Any] = {
     "vector_add": 10_000,
@@ -63,6 +66,9 @@ SMALL: Mapping[str, Any] = {
     "int8_matmul": (19, 40, 33),
     "fft": (3, 256),
     "triangular_solve": (40, 70),
+    "black_scholes": 3_001,
+    "cross_entropy": (9, 100),
+    "monte_carlo": 500,
 }
 
 
