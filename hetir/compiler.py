@@ -211,19 +211,23 @@ def cache_key(kernel: Kernel, fingerprint: str, workgroup: Dims | None) -> str:
 
 
 def locations_hash(kernel: Kernel) -> str:
-    """Records name their place, so that the places of a printing kernel shape its artifact."""
+    """Records name their place and array, which thus shape the artifact of a kernel with records."""
     places = [(op.name, str(op.loc)) for op in walk(kernel.body) if op.name in ("print", "assert")]
     if kernel.options.debug:
-        places = [(op.name, str(op.loc)) for op in walk(kernel.body)]
+        places = [(op.name, f"{op.loc} {_names(op)}") for op in walk(kernel.body)]
     return hashlib.sha256(repr(places).encode()).hexdigest()
 
 
-def shared_bytes(kernel: Kernel) -> int:
-    """Bytes of shared memory, each array aligned to 16 bytes."""
+def _names(op: Operation) -> list[str]:
+    return [value.name for value in (*op.operands, *op.results)]
+
+
+def shared_bytes(kernel: Kernel, alignment: int = 16) -> int:
+    """Bytes of shared memory, each array aligned."""
     total = 0
     for op in walk(kernel.body):
         if _is_shared(op):
-            total = -(-total // 16) * 16 + array_bytes(op.attrs["type"])
+            total = -(-total // alignment) * alignment + array_bytes(op.attrs["type"])
     return total
 
 
@@ -248,7 +252,7 @@ def check_limits(kernel: Kernel, target: str, workgroup: Dims | None) -> None:
     if allocs:
         last = allocs[-1].loc
         labels = (Label(last, "the last shared array"),) if last else ()
-        limits.check_shared(allowed, shared_bytes(kernel), *labels)
+        limits.check_shared(allowed, shared_bytes(kernel, allowed.shared_alignment), *labels)
     labels = (Label(kernel.loc, ""),) if kernel.loc else ()
     if workgroup is not None:
         limits.check_workgroup(allowed, workgroup, *labels)

@@ -86,11 +86,14 @@ def _prepared(kernel: Any, arguments: Sequence[Any]) -> Kernel:
 
 def compare(kernel: Kernel, workgroup: Any, target: str) -> tuple[int, int]:
     """The estimate, and what the assembler says."""
-    simple = simplify(kernel)
-    lowered = legalize(expand_arrays(simple), target_of(target, kernel.options.width))
-    found = ptx.compile_kernel(simple, target=target, workgroup=workgroup).resources.registers
-    assert found is not None
-    return registers(lowered, limits_of(target)), found
+    made = ptx.compile_kernel(simplify(kernel), target=target, workgroup=workgroup)
+    assert made.resources.registers is not None
+    return registers(lowered(kernel, target), limits_of(target)), made.resources.registers
+
+
+def lowered(kernel: Kernel, target: str) -> Kernel:
+    """A kernel as the backend emits it."""
+    return legalize(expand_arrays(simplify(kernel)), target_of(target, kernel.options.width))
 
 
 def table(kernels: Iterator[tuple[Kernel, Any]], targets: Sequence[str]) -> list[list[float]]:

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from hetir.artifact import Artifact
+from hetir.backends.cpu.stack import stack
 from hetir.cli.common import find_kernel, parse_dims
 from hetir.cli.occupancy_plot import write_plot
 from hetir.compiler import compile as compile_kernel
@@ -83,7 +84,7 @@ def show(  # noqa: PLR0913, PLR0917 - an option for each figure
     else:
         artifact = _compiled(kernel, signature, target, size)
         answer = artifact.occupancy(limits_of(target).target, barriers=barriers, **given)
-        note = f"`{artifact.kernel}`, figures from {artifact.resources.source}"
+        note = f"`{artifact.kernel}`, {_counted_by(artifact)}"
     extents = parse_dims(grid, "--grid") if grid else None
     if plot is not None:
         write_plot(plot, answer, kernel or "")
@@ -95,9 +96,7 @@ def show(  # noqa: PLR0913, PLR0917 - an option for each figure
         typer.echo(f"wrote {plot}")
 
 
-def _compiled(
-    spec: str, signature: str, target: str, workgroup: tuple[int, ...]
-) -> Artifact:
+def _compiled(spec: str, signature: str, target: str, workgroup: tuple[int, ...]) -> Artifact:
     """The kernel compiled for the target, or in portable form for a device that is none."""
     full = target if target.startswith("cpu:") else limits_of(target).target
     return compile_kernel(
@@ -106,6 +105,14 @@ def _compiled(
         target="hetir" if full in devices() else full,
         workgroup=workgroup,
     )
+
+
+def _counted_by(artifact: Artifact) -> str:
+    """Who counted the figures, and what LLVM adds on a CPU."""
+    if not artifact.target.startswith("cpu"):
+        return f"figures from {artifact.resources.source}"
+    used = stack(artifact)
+    return f"LLVM: stack frame of {used.frame_bytes} bytes, {used.spill_bytes} bytes spilled"
 
 
 def _print(

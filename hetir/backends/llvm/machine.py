@@ -88,11 +88,12 @@ def compile_ir(
     assembly: bool = False,
     optimised: bool = False,
     vectorise: bool = True,
+    comments: bool = False,
 ) -> Output:
     """Verify `text`, optimise it at `level` 0 to 3 and emit an object (or assembly).
 
     `optimised` text has been through this once and is only emitted. Without `vectorise`,
-    LLVM makes no vectors of its own.
+    LLVM makes no vectors of its own. With `comments` LLVM writes in the assembly what it spills.
     """
     llvm = _load()
     module = parse(text)
@@ -107,6 +108,7 @@ def compile_ir(
         builder = llvm.create_pass_builder(made, tuning)
         builder.getModulePassManager().run(module, builder)
     if assembly:
+        made.set_asm_verbosity(comments)
         return Output(ir=str(module), assembly=made.emit_assembly(module))
     return Output(ir=str(module), binary=made.emit_object(module))
 

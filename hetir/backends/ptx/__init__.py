@@ -20,7 +20,7 @@ from hetir.backends.ptx.targets import (
 from hetir.diagnostics import Label
 from hetir.ir import ops
 from hetir.ir.core import Kernel, walk
-from hetir.limits import Limits
+from hetir.limits import Limits, check_shared
 from hetir.passes import pressure
 from hetir.passes.expand_arrays import expand_arrays
 from hetir.passes.layout import layout_of
@@ -69,6 +69,9 @@ def compile_kernel(
     emitter = _emitter(kernel, target, workgroup, disjoint)
     lowered, layout = emitter.kernel, layout_of(emitter.kernel)
     text = emitter.module()
+    # exchanges between work-items may need more than the kernel's own arrays
+    labels = (Label(kernel.loc, ""),) if kernel.loc else ()
+    check_shared(chip.limits, emitter.frame.shared_bytes, *labels)
     needs = LARGE_PARAMETERS_VERSION if parameter_bytes(layout) > SMALL_PARAMETER_BYTES else 0
     if any(word in text for word in _ONE_WAY):
         needs = max(needs, ONE_WAY_FENCES_VERSION)

@@ -58,7 +58,12 @@ def compile_kernel(
         text=disassemble(binary),
         binary=binary,
         layout=layout,
-        resources=Resources(shared_bytes=_shared_bytes(lowered), lanes=exchanges(lowered)),
+        resources=Resources(
+            registers=pressure.registers(lowered),
+            shared_bytes=_shared_bytes(lowered),
+            lanes=exchanges(lowered),
+            source=pressure.SOURCE,
+        ),
         workgroup=workgroup,
         subgroup_size=kernel.options.width,
         sites=sites_of(lowered),
