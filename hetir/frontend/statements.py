@@ -42,10 +42,9 @@ def assign(frame: Frame, node: ast.Assign) -> None:
 
 def _evaluate_for(frame: Frame, target: ast.expr, node: ast.expr) -> Any:
     """The value that `target` gets; arrays made by it are called as the variable."""
-    if isinstance(target, ast.Tuple) and isinstance(node, ast.Tuple):
-        if len(target.elts) == len(node.elts) and not _starred(target, node):
-            pairs = zip(target.elts, node.elts, strict=True)
-            return tuple([_evaluate_for(frame, *pair) for pair in pairs])
+    if isinstance(target, ast.Tuple) and isinstance(node, ast.Tuple) and _pairwise(target, node):
+        pairs = zip(target.elts, node.elts, strict=True)
+        return tuple([_evaluate_for(frame, *pair) for pair in pairs])
     before = frame.tracer.hint
     frame.tracer.hint = target.id if isinstance(target, ast.Name) else ""
     value = frame.evaluate(node)
@@ -53,8 +52,9 @@ def _evaluate_for(frame: Frame, target: ast.expr, node: ast.expr) -> Any:
     return value
 
 
-def _starred(*nodes: ast.Tuple) -> bool:
-    return any(isinstance(item, ast.Starred) for node in nodes for item in node.elts)
+def _pairwise(target: ast.Tuple, node: ast.Tuple) -> bool:
+    starred = any(isinstance(item, ast.Starred) for item in (*target.elts, *node.elts))
+    return len(target.elts) == len(node.elts) and not starred
 
 
 @handles(ast.AnnAssign)

@@ -39,7 +39,7 @@ def shortest(kind: Scalar, value: float) -> str:
     return repr(next((near for near in trials if bits_of(kind, near) == bits), value))
 
 
-def shown(kind: Scalar, value: float | int | bool) -> str:
+def shown(kind: Scalar, value: float | bool) -> str:
     """A value as `hl.print` shows it."""
     return shortest(kind, value) if isinstance(value, float) else str(value)
 

@@ -1,11 +1,15 @@
 """What `hl.print` writes, and the names that messages and hetIR show."""
 
+import linecache
+import runpy
+
 import ml_dtypes
 import numpy as np
 import pytest
 
 import hetir
 import hetir.lang as hl
+from hetir.diagnostics import HetirError
 
 
 @hetir.kernel
@@ -67,3 +71,22 @@ def test_hetir_text_keeps_names():
     text = unwritten.hir()
     assert "kernel unwritten(%x: array<" in text
     assert "%block: array<f32[64], shared> = alloc" in text
+
+
+def test_a_renamed_array_is_not_called_by_its_old_name(tmp_path):
+    """The compiled code is cached, and what it says of the array must not be."""
+    said = []
+    for name in "ab":
+        file = tmp_path / f"{name}.py"
+        file.write_text(
+            "import hetir, hetir.lang as hl\n@hetir.kernel(debug=True)\n"
+            f"def k({name}):\n    {name}[hl.global_id(0)] = 1\n"
+        )
+        file = file.replace(tmp_path / "same.py")
+        linecache.clearcache()
+        kernel = runpy.run_path(str(file))["k"]
+        with pytest.raises(HetirError) as caught:
+            kernel[1, 8](np.zeros(4, np.float32))
+        said.append(caught.value.message)
+    assert said == [said[0], said[0].replace("`a`", "`b`")]
+    assert said[0] != said[1]
