@@ -223,6 +223,38 @@ def test_a_device_s_way_in():
     assert y.tolist() == [5 + i for i in range(64)]
 
 
+def test_arrays_that_share_memory():
+    whole = np.zeros(96, "u4")
+    first, last = whole[:64], whole[32:]
+    text = module(
+        entry(
+            """ld.param.u64 %x2, [last]; mul.wide.u32 %x3, %r0, 4; add.u64 %x2, %x2, %x3;
+            st.global.u32 [%x1], 1; st.global.u32 [%x2], 2;""",
+            ".param .u64 out, .param .u64 last",
+        )
+    )
+    block = b"".join(int(a.ctypes.data).to_bytes(8, "little") for a in (first, last))
+    run_ptx(text, "k", block, 1, 64, [first, last, first])
+    assert whole.tolist() == [1] * 32 + [2] * 64
+
+
+@pytest.mark.parametrize(("target", "kib"), [("sm_75", 64), ("sm_86", 99), ("sm_90", 227)])
+def test_shared_memory_limits(target, kib):
+    text = module(".extern .shared .b8 more[];\n.entry k() { ret; }", target)
+    machine = Machine(parse(text))
+    machine.launch("k", 1, 1, [], kib * 1024)
+    with pytest.raises(PtxError, match="cannot be had") as caught:
+        machine.launch("k", 1, 1, [], kib * 1024 + 1)
+    assert caught.value.code == "HET630"
+    for size, fits in ((49152, True), (49153, False)):
+        body = f".entry k() {{ .shared .b8 s[{size}]; .reg .b32 %r; mov.u32 %r, s; ret; }}"
+        if fits:
+            Machine(parse(module(body, target))).launch("k", 1, 1)
+        else:
+            with pytest.raises(PtxError, match="more than 48 KiB"):
+                Machine(parse(module(body, target))).launch("k", 1, 1)
+
+
 def fault(body, code, match, **kw):
     with pytest.raises(PtxError, match=match) as caught:
         run(body, **kw)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import struct
 from collections.abc import Sequence
@@ -28,6 +29,10 @@ _MODULE_BASE = 0x6000_0000_0000
 _MODULE_BYTES = 1 << 32
 _BATCH_LANES = 1 << 14
 _MAX_THREADS = 1024
+_STATIC_SHARED_BYTES = 48 * 1024
+_SHARED_KIB = {"sm_75": 64, "sm_80": 163, "sm_86": 99, "sm_87": 163, "sm_88": 99, "sm_89": 99,
+               "sm_120": 99, "sm_121": 99}  # fmt: skip
+"""Shared memory that a block may ask for, with opt-in; 227 KiB on the others."""
 _machines = itertools.count()
 
 
@@ -151,7 +156,7 @@ class Machine:
         races: bool = False,
         uninitialised: bool = False,
         cooperative: bool = False,
-        step_limit: int = 1 << 26,
+        step_limit: int = 1 << 22,
         batch_lanes: int = _BATCH_LANES,
     ) -> Report:
         """Run a grid to its end; results are in the arrays of `memory`.
@@ -167,7 +172,8 @@ class Machine:
         memory = Memory() if memory is None else memory
         self._register(memory)
         grid3, block3 = _triple(grid), _triple(block)
-        _check_sizes(program, grid3, block3, shared_bytes)
+        _check_sizes(program, grid3, block3)
+        _check_shared(program, self.module.target, shared_bytes)
         detector = Races(grid3, block3) if races else None
         launch = Launch(
             program=program,
@@ -249,7 +255,7 @@ def _triple(size: Size) -> Triple:
     return (x, y, z)
 
 
-def _check_sizes(program: Program, grid: Triple, block: Triple, shared_bytes: int) -> None:
+def _check_sizes(program: Program, grid: Triple, block: Triple) -> None:
     x, y, z = block
     threads = x * y * z
     if min(block) < 1 or threads > _MAX_THREADS or x > 1024 or y > 1024 or z > 64:
@@ -264,8 +270,18 @@ def _check_sizes(program: Program, grid: Triple, block: Triple, shared_bytes: in
     exactly = limits.get("reqntid")
     if exactly is not None and (*exactly, 1, 1)[:3] != block:
         raise PtxLaunchError(f"`{name}` has .reqntid {exactly}, got a block of {block}")
-    if shared_bytes < 0:
-        raise PtxLaunchError(f"{shared_bytes} bytes of shared memory cannot be had")
+
+
+def _check_shared(program: Program, target: str, dynamic: int) -> None:
+    static = program.static_shared_bytes
+    if static > _STATIC_SHARED_BYTES:
+        raise PtxLaunchError(f"{static} bytes of static shared memory are more than 48 KiB")
+    most = 1024 * _SHARED_KIB.get(target.rstrip("af"), 227)
+    if dynamic < 0 or static + dynamic > most:
+        raise PtxLaunchError(
+            f"{static + dynamic} bytes of shared memory a block cannot be had on {target}, "
+            f"which has {most}"
+        )
 
 
 def _parameters(program: Program, params: bytes | Sequence[Any], memory: Memory) -> Store:
@@ -329,7 +345,24 @@ def run_ptx(
     are those of `Machine.launch` (`races`, `uninitialised`, `cooperative`, `step_limit`).
     """
     memory = Memory()
-    for number, array in enumerate(arrays):
+    for number, array in enumerate(_apart(arrays)):
         memory.add(array, f"array {number}", address=int(array.ctypes.data))
     machine = Machine(parse(text))
     return machine.launch(entry, grid, workgroup, block, shared_bytes, memory, **checks)
+
+
+def _apart(arrays: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
+    """The arrays, those that share memory replaced by one array over all their bytes."""
+    found: list[np.ndarray[Any, Any]] = []
+    for array in sorted((a for a in arrays if a.size), key=lambda a: int(a.ctypes.data)):
+        begin, end = int(array.ctypes.data), int(array.ctypes.data) + array.nbytes
+        last = found[-1] if found else None
+        if last is None or begin >= int(last.ctypes.data) + last.nbytes:
+            found.append(array)
+            continue
+        start = int(last.ctypes.data)
+        size = max(end, start + last.nbytes) - start
+        whole = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(start))
+        whole.flags.writeable = bool(last.flags.writeable or array.flags.writeable)
+        found[-1] = whole
+    return found
