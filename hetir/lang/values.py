@@ -21,6 +21,35 @@ from hetir.ir.core import Value
 from hetir.ir.ops import Spec
 from hetir.ir.types import BOOL, I32, Scalar
 
+__all__ = [
+    "abs",
+    "bitcast",
+    "cast",
+    "ceil",
+    "clamp",
+    "clz",
+    "div",
+    "floor",
+    "fma",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "max",
+    "maximum",
+    "maximum_number",
+    "min",
+    "minimum",
+    "minimum_number",
+    "mul_hi",
+    "popcount",
+    "rem",
+    "rint",
+    "sign",
+    "sqrt",
+    "trunc",
+    "where",
+]
+
 
 def _emit(name: str, spec: Spec, *values: KernelValue, accepts: str = "number") -> KernelValue:
     return elementwise(
