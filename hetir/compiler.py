@@ -21,7 +21,7 @@ from hetir.frontend import Argument, Traced, parse_signature
 from hetir.frontend import record as record_function
 from hetir.ir.canonical import canonicalise, content_hash
 from hetir.ir.core import Attr, Kernel, Module, Operation, Options, walk
-from hetir.ir.ops import ALLOC
+from hetir.ir.ops import ALLOC, GLOBAL_ID, NUM_GROUPS
 from hetir.ir.text import parse_kernel, print_kernel
 from hetir.ir.types import SCALARS, ArrayType
 from hetir.passes import pressure
@@ -31,9 +31,13 @@ from hetir.passes.inline import inline
 from hetir.passes.layout import layout_of
 from hetir.passes.reproducible import reproducible
 from hetir.passes.simplify import simplify
+from hetir.residency import suggest_workgroup
 from hetir.version import CODE_VERSION
 
 Dims = tuple[int, int, int]
+
+WEAK_RUNS = 100
+"""Seeds that `check(weak=True)` tries."""
 
 
 class TargetError(CompileError):
@@ -258,6 +262,34 @@ def check_limits(kernel: Kernel, target: str, workgroup: Dims | None) -> None:
         limits.check_workgroup(allowed, workgroup, *labels)
 
 
+def covers(kernel: Kernel) -> bool:
+    """Whether the grid must fit the workgroup: a global id, and no loop over the grid's size."""
+    used = {op.spec for op in walk(kernel.body)}
+    return GLOBAL_ID in used and NUM_GROUPS not in used
+
+
+def suggest(
+    kernel: Kernel, allowed: limits.Limits, extents: Dims | None, units: int | None
+) -> Dims:
+    """The workgroup to launch a kernel with over so many work-items, by the model alone.
+
+    Without `extents` the grid is fixed, and only what is resident counts.
+    """
+    words = pressure.registers(expand_arrays(simplify(kernel)), allowed)
+    over = extents or (1 << 30,)
+    while len(over) > 1 and over[-1] == 1:
+        over = over[:-1]
+    return dims(
+        suggest_workgroup(
+            allowed,
+            over,
+            registers=words,
+            shared_bytes=shared_bytes(kernel, allowed.shared_alignment),
+            units=units,
+        )
+    )
+
+
 def evaluate(
     artifact: Artifact,
     values: Sequence[Any],
@@ -291,6 +323,8 @@ def check(
     workgroup: int | tuple[int, ...],
     *,
     seed: int = 0,
+    weak: bool = False,
+    runs: int | None = None,
 ) -> emulator.Report:
     """Run a kernel on the evaluator with every check on.
 
@@ -300,6 +334,10 @@ def check(
         grid: workgroups, one to three extents.
         workgroup: work-items a workgroup, one to three extents.
         seed: shuffles the order of workgroups and atomics, so that order dependence shows.
+        weak: interleave single steps of all work-items, and let each read return any value
+            that the memory model allows, so that a missing order shows as a race or a failed
+            assertion. Slow, and for at most 256 work-items: use small grids.
+        runs: how many seeds to try, from `seed` on, until one finds a fault: 1, or 100 if weak.
 
     Returns:
         A Report: `faults` (out of bounds, uninitialised reads, races, divergent barriers,
@@ -308,8 +346,19 @@ def check(
     """
     values = tuple(runtime.as_operand(v) for v in arguments)
     traced = prepare(record(kernel, kernel.specialise(values)).module)
-    copies = [_slot_value(slot, values) for slot in layout_of(traced).slots]
-    return emulator.run(traced, copies, dims(grid), dims(workgroup), checks=True, seed=seed)
+    slots = layout_of(traced).slots
+    contents: set[bytes] = set()
+    report = emulator.Report()
+    for now in range(seed, seed + max(1, runs or (WEAK_RUNS if weak else 1))):
+        copies = [_slot_value(slot, values) for slot in slots]
+        report = emulator.run(
+            traced, copies, dims(grid), dims(workgroup), checks=not weak, seed=now, weak=weak
+        )
+        contents.add(b"".join(np.ascontiguousarray(c).tobytes() for c in copies))
+        report = replace(report, seed=now, results=len(contents))
+        if report.faults:
+            break
+    return report
 
 
 def _slot_value(slot: Slot, values: Sequence[Any]) -> Any:

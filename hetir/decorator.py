@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -222,8 +222,8 @@ class Kernel:
         self,
         arguments: Sequence[Any] | Mapping[str, Any] = (),
         *,
-        grid: Extents,
-        workgroup: Extents,
+        grid: Extents | Callable[[Dims], Extents],
+        workgroup: Extents | Literal["auto"],
         device: Any = "cpu",
         queue: Any = None,
         after: Sequence[Any] = (),
@@ -232,8 +232,10 @@ class Kernel:
 
         Args:
             arguments: one value a parameter, in order, or a mapping by name.
-            grid: workgroups, an int or up to three extents; zero runs nothing.
-            workgroup: work-items a workgroup, an int or up to three extents.
+            grid: workgroups, an int or up to three extents; zero runs nothing. Or a function of
+                the workgroup (three extents) that gives them.
+            workgroup: work-items a workgroup, an int or up to three extents; `"auto"` leaves the
+                choice to the occupancy model, without measuring (see docs/tuning.md).
             device: a name of `hetir devices`, or a device.
             queue: launches of one queue run in order; the device's own if left out.
             after: events or launches to wait for first.
@@ -244,11 +246,13 @@ class Kernel:
         """
         values = self.bind((), arguments) if isinstance(arguments, Mapping) else self.bind(arguments, {})
         values = tuple(map(runtime.as_operand, values))
-        artifact, program = self._program(values, device, compiler.dims(workgroup))
+        size = self._automatic(values, grid, device) if workgroup == "auto" else workgroup
+        items = compiler.dims(size)
+        artifact, program = self.program(values, device, items)
         return program.launch(
             (*self._bound, *values),
-            grid=compiler.dims(grid),
-            workgroup=compiler.dims(workgroup),
+            grid=compiler.dims(grid(items) if callable(grid) else grid),
+            workgroup=items,
             queue=queue,
             after=after,
             records=_records(artifact),
@@ -258,7 +262,7 @@ class Kernel:
         if named or len(arguments) != len(self.parameters):
             arguments = self.bind(arguments, named)
         values = tuple(map(runtime.as_operand, arguments))
-        artifact, program = self._program(values, "cpu", workgroup)
+        artifact, program = self.program(values, "cpu", workgroup)
         program.run((*self._bound, *values), grid, workgroup, records=_records(artifact))
 
     def bind(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -301,19 +305,43 @@ class Kernel:
         pairs = zip(self.declared.values(), values, strict=True)
         return (*map(Static, self._bound), *(_argument(p, v) for p, v in pairs))
 
-    def _program(
+    def program(
         self, values: tuple[Any, ...], device: Any, workgroup: Dims
     ) -> tuple[Artifact, Any]:
-        key = tuple(map(_type_key, self.declared.values(), values))
-        found = self.specialisations.get(key)
-        if found is None or found.traced.stale:
-            found = self._specialise(values)
-            self.specialisations[key] = found
+        """The kernel compiled for these values and workgroup, and loaded on a device."""
+        found = self.specialisation(values)
         name = device if isinstance(device, str) else device.name
         entry = found.loaded.get((name, workgroup))
         if entry is None:
             entry = found.loaded[name, workgroup] = self._load(found, device, workgroup)
         return entry
+
+    def specialisation(self, values: tuple[Any, ...]) -> Specialisation:
+        """The kernel traced for values like these, once."""
+        key = tuple(map(_type_key, self.declared.values(), values))
+        found = self.specialisations.get(key)
+        if found is None or found.traced.stale:
+            found = self._specialise(values)
+            self.specialisations[key] = found
+        return found
+
+    def _automatic(
+        self, values: tuple[Any, ...], grid: Extents | Callable[[Dims], Extents], device: Any
+    ) -> Dims:
+        """The workgroup that the occupancy model prefers on a device."""
+        kernel = self.specialisation(values).kernel
+        on = runtime.device(device) if isinstance(device, str) else device
+        if callable(grid):
+            # with one work-item a workgroup the grid is the work-items
+            extents = compiler.dims(grid((1, 1, 1)))
+        elif compiler.covers(kernel):
+            raise KernelUseError(
+                f"the grid of `{self.name}` depends on the workgroup, which is left open",
+                hint="give it as a function: `grid=lambda w: hetir.cdiv(n, w[0])`",
+            )
+        else:
+            extents = None
+        return compiler.suggest(kernel, on.portrait.limits, extents, on.portrait.units)
 
     def _specialise(self, values: tuple[Any, ...]) -> Specialisation:
         arguments = self.specialise(values)

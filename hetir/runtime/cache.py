@@ -180,7 +180,7 @@ class Cache:
         try:
             if create:
                 self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self.refusal = _why_not(self.folder)
+            self.refusal = why_not(self.folder)
         except OSError as error:
             self.refusal = "" if isinstance(error, FileNotFoundError) and not create else str(error)
             self._checked = bool(self.refusal)
@@ -244,7 +244,7 @@ def _key_of(path: Path) -> str:
         return file.read(name_size).decode()
 
 
-def _why_not(folder: Path) -> str:
+def why_not(folder: Path) -> str:
     """Why a folder cannot be trusted; empty when it can. Code is run from it."""
     state = folder.stat()
     if not stat.S_ISDIR(state.st_mode):

@@ -281,3 +281,42 @@ def test_shared_memory_past_the_limit_is_an_error_with_both_numbers():
     text = str(caught.value)
     assert "4194304" in text.replace(",", "")
     assert "tile = hl.shared(1 << 20, hl.f32)" in text
+
+
+def test_a_workgroup_chosen_by_the_model():
+    x, y = np.arange(1000, dtype=np.float32), np.zeros(1000, np.float32)
+    asked = []
+
+    def grid(workgroup):
+        asked.append(workgroup)
+        return hetir.cdiv(x.size, workgroup[0])
+
+    scale.launch((x, 2.0, y), grid=grid, workgroup="auto", device="cpu").wait()
+    assert (y == x * 2).all()
+    # one work-item a workgroup tells the extents, then the choice is asked for
+    assert asked[0] == (1, 1, 1)
+    assert len(asked) == 2
+    assert asked[1][0] in (32, 64, 128, 256, 512, 1024)
+
+
+def test_a_fixed_grid_may_leave_the_workgroup_open_where_it_does_not_matter():
+    @hetir.kernel
+    def rows(x):
+        for j in range(hl.local_id(0), x.shape[1], hl.group_size(0)):
+            x[hl.group_id(0), j] += 1
+
+    @hetir.kernel
+    def strided(x):
+        for i in range(hl.global_id(0), x.size, hl.global_size(0)):
+            x[i // 100, i % 100] += 1
+
+    x = np.zeros((7, 100), np.float32)
+    rows.launch((x,), grid=7, workgroup="auto").wait()
+    strided.launch((x,), grid=3, workgroup="auto").wait()
+    assert (x == 2).all()
+
+
+def test_a_fixed_grid_that_depends_on_the_workgroup_is_refused():
+    x, y = np.ones(10, np.float32), np.zeros(10, np.float32)
+    with pytest.raises(HetirError, match=r"grid=lambda w: hetir\.cdiv"):
+        scale.launch((x, 2.0, y), grid=1, workgroup="auto")
