@@ -54,6 +54,18 @@ def exp_pair(x: KernelValue, low: KernelValue) -> KernelValue:
     return n, high, tail
 
 
+@library
+def exp2_pair(x: KernelValue, low: KernelValue) -> KernelValue:
+    """n and the pair y with 2**(x + low) = 2**n * y, for |x| up to 1100."""
+    k, n = nearest(x)
+    r, error = fast_two_sum(x - k, low)
+    ln2 = tables.LN2_F64 if x.dtype == F64 else tables.LN2_F32
+    high, tail = times(r, ln2)
+    s, e = fast_two_sum(1.0, high)
+    high, tail = fast_two_sum(s, e + rest(high, tail + error * ln2[0]))
+    return n, high, tail
+
+
 @elementary
 def exp(x: KernelValue) -> KernelValue:
     """e to the power `x`; infinity and 0 past the range, subnormal results kept."""

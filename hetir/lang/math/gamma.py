@@ -18,14 +18,13 @@ from hetir.lang.math.arithmetic import (
     clip,
     divide,
     fast_two_sum,
-    nearest,
     polynomial,
     scale,
     times,
     two_product,
     two_sum,
 )
-from hetir.lang.math.exponential import rest
+from hetir.lang.math.exponential import exp2_pair
 from hetir.lang.math.power import log2_pair
 from hetir.lang.math.trigonometric import cosine, sine
 
@@ -81,40 +80,44 @@ def sine_of_pi(a: KernelValue) -> KernelValue:
     return high, tail
 
 
+@library
+def rising(a: KernelValue) -> KernelValue:
+    """a (a + 1) (a + 2) as a pair."""
+    b, b_low = two_sum(a, 1.0)
+    c, c_low = two_sum(a, 2.0)
+    h, low = multiply(b, b_low, c, c_low)
+    return multiply(h, low, a, 0.0)
+
+
+@library
+def quotient(a: KernelValue, left: KernelValue) -> KernelValue:
+    """n and the pair y with gamma(a), or |gamma(-a)| where left, 2**n * y, for a below 190."""
+    near = a < 3.0
+    z, z_low = two_sum(a, hv.cast(hv.where(near, 3.0, 0.0), a.dtype))
+    # gamma(a) = gamma(a + 3) / (a (a + 1) (a + 2))
+    b, b_low = rising(a)
+    b, b_low = hv.where(near, b, 1.0), hv.where(near, b_low, 0.0)
+    n, g, g_low = exp2_pair(*stirling(z, z_low))
+    pi, pi_low = tables.PI_SUM_F64 if a.dtype == F64 else tables.PI_SUM_F32
+    sh, sl = sine_of_pi(a)
+    sh, sl = multiply(sh, sl, a, 0.0)
+    sh, sl = multiply(sh, sl, g, g_low)
+    ph, pl = multiply(b, b_low, hv.cast(pi, a.dtype), hv.cast(pi_low, a.dtype))
+    whole = hv.rint(a) == a
+    dh = hv.where(left, hv.where(whole, 1.0, sh), b)
+    dl = hv.where(left, hv.where(whole, 0.0, sl), b_low)
+    q, q_low = divide(hv.where(left, ph, g), hv.where(left, pl, g_low), dh, dl)
+    return hv.where(left, -n, n), q, q_low
+
+
 @elementary
 def tgamma(x: KernelValue) -> KernelValue:
     """The gamma function; NaN at negative integers, infinite at 0 with its sign."""
     wide = x.dtype == F64
     tiny = 6.9e-18 if wide else 3.7e-9
-    a = clip(hv.abs(x), 0.125 * tiny, 186.0 if wide else 44.0)
     left = x < 0.0
-    near = a < 3.0
-    # gamma(a) = gamma(a + 3) / (a (a + 1) (a + 2))
-    z, z_low = two_sum(a, hv.cast(hv.where(near, 3.0, 0.0), x.dtype))
-    b, b_low = two_sum(a, 1.0)
-    c, c_low = two_sum(a, 2.0)
-    b, b_low = multiply(b, b_low, c, c_low)
-    b, b_low = multiply(b, b_low, a, 0.0)
-    b, b_low = hv.where(near, b, 1.0), hv.where(near, b_low, 0.0)
-    e, e_low = stirling(z, z_low)
-    k, n = nearest(e)
-    r, error = fast_two_sum(e - k, e_low)
-    ln2 = tables.LN2_F64 if wide else tables.LN2_F32
-    h, h_low = times(r, ln2)
-    s, s_low = fast_two_sum(1.0, h)
-    g, g_low = fast_two_sum(s, s_low + rest(h, h_low + error * ln2[0]))
-    pi, pi_low = tables.PI_SUM_F64 if wide else tables.PI_SUM_F32
-    sh, sl = sine_of_pi(a)
-    sh, sl = multiply(sh, sl, a, 0.0)
-    sh, sl = multiply(sh, sl, g, g_low)
-    ph, pl = multiply(b, b_low, hv.cast(pi, x.dtype), hv.cast(pi_low, x.dtype))
-    whole = hv.rint(a) == a
-    dh, dl = (
-        hv.where(left, hv.where(whole, 1.0, sh), b),
-        hv.where(left, hv.where(whole, 0.0, sl), b_low),
-    )
-    q, q_low = divide(hv.where(left, ph, g), hv.where(left, pl, g_low), dh, dl)
-    y = scale(q + q_low, hv.where(left, -n, n))
+    n, high, low = quotient(clip(hv.abs(x), 0.125 * tiny, 186.0 if wide else 44.0), left)
+    y = scale(high + low, n)
     # gamma is negative from -1 to 0, from -3 to -2 and so on
     half = 0.5 * hv.trunc(hv.abs(x))
     y = hv.where(left & (hv.trunc(half) == half), -y, y)
@@ -137,6 +140,34 @@ def log_gamma_middle(x: KernelValue) -> KernelValue:
     return multiply(h, low, hv.where(below, x, x - 1.0), 0.0)
 
 
+@library
+def scaled_log(high: KernelValue, low: KernelValue) -> KernelValue:
+    """A pair times log(2)."""
+    ln2 = tables.LN2_F64 if high.dtype == F64 else tables.LN2_F32
+    h, tail = times(high, ln2)
+    return h, tail + low * ln2[0]
+
+
+@library
+def log_gamma(a: KernelValue, huge: KernelValue) -> KernelValue:
+    """log(gamma(a)), and below 1 log(gamma(1 + a)), as a pair, where a is not huge."""
+    middle = a < 2.5
+    mh, ml = log_gamma_middle(hv.where(middle, a, 1.0))
+    e, e_low = stirling(hv.where(middle | huge, 2.5, a), 0.0)
+    s, s_low = scaled_log(e, e_low)
+    return hv.where(middle, mh, s), hv.where(middle, ml, s_low)
+
+
+@library
+def log_of_huge(a: KernelValue, huge: KernelValue, h: KernelValue, low: KernelValue) -> KernelValue:
+    """log(gamma(a)) near a (log(a) - 1), where log(a) = h + low and a is huge."""
+    down, up = (2.0**-64, 2.0**64) if a.dtype == F64 else (2.0**-32, 2.0**32)
+    b = hv.where(huge, a * down, 1.0)
+    s, e = fast_two_sum(h, -1.0)
+    p, p_low = two_product(b, s)
+    return (p + (p_low + b * (e + low))) * up
+
+
 @elementary
 def lgamma(x: KernelValue) -> KernelValue:
     """The logarithm of |gamma(x)|; infinite at 0 and negative integers.
@@ -147,39 +178,25 @@ def lgamma(x: KernelValue) -> KernelValue:
     a = hv.abs(x)
     tiny = a < (1e-60 if wide else 1e-20)
     huge = a > (2.0**120 if wide else 2.0**60)
-    middle = a < 2.5
-    inside = hv.where(tiny | ~(a < INF), 1.0, a)
-    mh, ml = log_gamma_middle(hv.where(middle, inside, 1.0))
-    e, e_low = stirling(hv.where(middle | huge, 2.5, inside), 0.0)
-    ln2 = tables.LN2_F64 if wide else tables.LN2_F32
-    s, s_low = times(e, ln2)
-    s_low = s_low + e_low * ln2[0]
-    base, base_low = hv.where(middle, mh, s), hv.where(middle, ml, s_low)
+    b = hv.where(tiny | ~(a < INF), 1.0, a)
+    base, base_low = log_gamma(b, huge)
     # the logarithm that is subtracted: of a below 1, of a sin(pi a) to reflect
     left = (x < 0.0) & ~tiny
-    sh, sl = sine_of_pi(hv.where(left, inside, 0.5))
-    sh, sl = multiply(sh, sl, hv.where(inside < 1.0, 1.0, hv.where(left, inside, 1.0)), 0.0)
-    whole = left & (hv.rint(inside) == inside)
-    sh, sl = hv.where(whole, 1.0, sh), hv.where(whole, 0.0, sl)
+    whole = left & (hv.rint(b) == b)
+    sh, sl = sine_of_pi(hv.where(left, b, 0.5))
+    sh, sl = multiply(sh, sl, hv.where((b < 1.0) | ~left, 1.0, b), 0.0)
     right = hv.where(tiny | huge | (a < 1.0), a, 1.0)
-    w, w_low = log2_of_pair(hv.where(left, sh, right), hv.where(left, sl, 0.0))
-    lh, ll = times(w, ln2)
-    ll = ll + w_low * ln2[0]
+    wh = hv.where(left, hv.where(whole, 1.0, sh), right)
+    wl = hv.where(left & ~whole, sl, 0.0)
+    lh, ll = scaled_log(*log2_of_pair(wh, wl))
+    # log(gamma(a)) - log(w), or log(pi) - log(w) - log(gamma(a)) to reflect
     pi, pi_low = tables.LN_PI_F64 if wide else tables.LN_PI_F32
-    bh, bl = add(
-        hv.cast(hv.where(left, pi, 0.0), x.dtype),
-        hv.cast(hv.where(left, pi_low, 0.0), x.dtype),
-        -lh,
-        -ll,
-    )
+    fixed = hv.cast(hv.where(left, pi, 0.0), x.dtype)
+    fixed_low = hv.cast(hv.where(left, pi_low, 0.0), x.dtype)
+    h, low = add(fixed, fixed_low, -lh, -ll)
     sign = hv.cast(hv.where(left, -1.0, 1.0), x.dtype)
-    bh, bl = add(bh, bl, sign * base, sign * base_low)
-    y = bh + bl
-    y = hv.where(tiny, -(lh + ll), y)
-    # gamma(a) is near (a / e)**a where a is huge
-    h, low = fast_two_sum(lh, -1.0)
-    p, p_low = two_product(hv.where(huge, a * (2.0**-64 if wide else 2.0**-32), 1.0), h)
-    p = p + (p_low + hv.where(huge, a * (2.0**-64 if wide else 2.0**-32), 1.0) * (low + ll))
-    y = hv.where(huge, p * (2.0**64 if wide else 2.0**32), y)
+    h, low = add(h, low, sign * base, sign * base_low)
+    y = hv.where(tiny, -(lh + ll), h + low)
+    y = hv.where(huge, log_of_huge(a, huge, lh, ll), y)
     y = hv.where(whole | (x == 0.0) | (a == INF), INF, y)
     return hv.where(x == x, y, NAN)

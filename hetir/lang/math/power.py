@@ -14,14 +14,13 @@ from hetir.lang.math.arithmetic import (
     clip,
     divide,
     fast_two_sum,
-    nearest,
     polynomial,
     scale,
     times,
     two_product,
     two_sum,
 )
-from hetir.lang.math.exponential import rest
+from hetir.lang.math.exponential import exp2_pair
 from hetir.lang.math.logarithm import mantissa, normal
 
 
@@ -61,12 +60,8 @@ def magnitude(a: KernelValue, y: KernelValue, low: KernelValue) -> KernelValue:
     h, e = two_product(y, lh)
     h, e = fast_two_sum(h, e + (y * ll + low * lh))
     z = clip(h, -1076.0, 1025.0) if wide else clip(h, -151.0, 129.0)
-    k, n = nearest(z)
-    r, error = fast_two_sum(z - k, hv.where(z == h, e, 0.0))
-    ln2 = tables.LN2_F64 if wide else tables.LN2_F32
-    high, tail = times(r, ln2)
-    s, s_low = fast_two_sum(1.0, high)
-    result = scale(s + (s_low + rest(high, tail + error * ln2[0])), n)
+    n, high, _ = exp2_pair(z, hv.where(z == h, e, 0.0))
+    result = scale(high, n)
     result = hv.where(inside, result, 0.0)
     return hv.where((a == 0.0) & (y < 0.0) | (a == INF) & (y > 0.0), INF, result)
 
