@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -128,8 +128,8 @@ def run(
     rounds: int,
     budget: float,
     tell: Callable[[str], None],
-) -> list[Row]:
-    """Measure problems and extras; gives the rows in the order they were made.
+) -> Iterator[Row]:
+    """Measure problems and extras; gives each row when it is made.
 
     Args:
         names: names of `problems.ALL` or of EXTRAS.
@@ -138,26 +138,25 @@ def run(
         budget: seconds of a timed window.
         tell: called with what is being measured.
     """
-    rows: list[Row] = [machine()]
+    yield machine()
     with started(("hetir", *peer_names)) as peers:
         for peer in peers:
             hint = {} if peer.installed else {"hint": _hint(peer)}
-            rows.append({"kind": "peer", "peer": peer.name, **peer.about, **hint})
+            yield {"kind": "peer", "peer": peer.name, **peer.about, **hint}
         present = [p for p in peers if p.installed]
-        rows += machine_limits(names, present, tell)
+        yield from machine_limits(names, present, tell)
         for name in names:
             if name in problems.ALL:
                 tell(name)
-                rows += one_problem(problems.ALL[name], present, rounds, budget)
-        rows += machine_limits(names, present, tell)
+                yield from one_problem(problems.ALL[name], present, rounds, budget)
+        yield from machine_limits(names, present, tell)
     if "startup" in names:
         tell("start of a new process")
         timed = ("hetir", "numba") if "numba" in peer_names else ("hetir",)
-        rows += startup.first_results(timed)
+        yield from startup.first_results(timed)
     if "compile" in names:
         tell("compile time")
-        rows += startup.compile_curve()
-    return rows
+        yield from startup.compile_curve()
 
 
 def machine_limits(
@@ -248,8 +247,3 @@ def _commit() -> str:
     except (OSError, subprocess.CalledProcessError):
         return ""
     return found.stdout.strip() + ("+" if changed else "")
-
-
-def write_lines(rows: Sequence[Mapping[str, Any]], file: Path) -> None:
-    """The rows as JSON lines."""
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Collection
+from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import typer
 from rich.console import Console
@@ -51,13 +53,23 @@ def bench(
     asked = {"all": list(driver.PEERS), "none": []}.get(peers, peers.split(","))
     _known(asked, driver.PEERS, "peer")
     console = Console(stderr=True)
-    with console.status("") as status:
-        rows = driver.run(chosen, asked, rounds=rounds, budget=budget, tell=status.update)
-    if json_file:
-        driver.write_lines(rows, json_file)
+    rows: list[dict[str, Any]] = []
+    with console.status("") as status, _lines(json_file) as lines:
+        for row in driver.run(chosen, asked, rounds=rounds, budget=budget, tell=status.update):
+            rows.append(row)
+            if lines is not None:
+                print(json.dumps(row), file=lines, flush=True)
     print(report.markdown(rows), end="")
     if any(row.get("right") is False for row in rows if row.get("peer") == "hetir"):
         raise typer.Exit(1)
+
+
+def _lines(file: Path | None) -> AbstractContextManager[TextIO | None]:
+    """The file for JSON lines, where one is asked for."""
+    try:
+        return file.open("w") if file else nullcontext()
+    except OSError as error:
+        raise UsageError(f"cannot write {file}: {error}", hint="give a file in a folder") from None
 
 
 def _known(asked: list[str], known: Collection[str], what: str) -> None:

@@ -133,7 +133,7 @@ def test_a_peer_that_is_not_there_says_what_would_bring_it(monkeypatch, tmp_path
     fake.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
     fake.chmod(0o755)
     monkeypatch.setenv("HETIR_BENCH_PYTHON_NUMBA", str(fake))
-    rows = driver.run((), ("numba",), rounds=1, budget=0.01, tell=lambda _: None)
+    rows = list(driver.run((), ("numba",), rounds=1, budget=0.01, tell=lambda _: None))
     (about,) = [r for r in rows if r["kind"] == "peer" and r["peer"] == "numba"]
     assert "missing" in about
     assert "HETIR_BENCH_PYTHON_NUMBA" in report.markdown(rows)
