@@ -21,6 +21,12 @@ def check(
     grid: Annotated[str, typer.Option(help="Workgroups: G, or X,Y,Z.")] = "",
     workgroup: Annotated[str, typer.Option(help="Work-items a workgroup: W, or X,Y,Z.")] = "",
     seed: Annotated[int, typer.Option(help="Order of workgroups and atomics.")] = 0,
+    weak: Annotated[
+        bool, typer.Option("--weak", help="Weak memory: finds missing orders on small grids.")
+    ] = False,
+    runs: Annotated[
+        int | None, typer.Option(help="Seeds to try until one shows a fault: 1, or 100 if weak.")
+    ] = None,
 ) -> None:
     """Find out-of-bounds accesses, races, uninitialised reads, divergent barriers and more."""
     found = find_kernel(kernel)
@@ -30,13 +36,16 @@ def check(
         parse_dims(grid, "--grid") if grid else None,
         parse_dims(workgroup, "--workgroup") if workgroup else None,
     )
-    report = check_kernel(found, tuple(arguments.values()), groups, items, seed=seed)
+    report = check_kernel(found, tuple(arguments.values()), groups, items, seed=seed, weak=weak, runs=runs)
     for line in report.output:
         typer.echo(line)
     for fault in report.faults:
         typer.echo(str(fault), err=True)
     count = len(report.faults)
     if count:
-        typer.echo(f"{found.name}: {count} fault{'s' * (count > 1)}", err=True)
+        again = f" with --seed {report.seed}" if weak or runs else ""
+        typer.echo(f"{found.name}: {count} fault{'s' * (count > 1)}{again}", err=True)
         raise typer.Exit(1)
     typer.echo(f"{found.name}: no faults in {'x'.join(map(str, groups))} workgroups")
+    if report.results > 1:
+        typer.echo(f"the arrays ended with {report.results} different contents over the runs")

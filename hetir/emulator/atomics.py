@@ -10,7 +10,7 @@ from hetir.emulator.memory import Buffer
 from hetir.emulator.values import Lanes
 from hetir.ir import numerics
 
-_COMBINE = {
+COMBINE = {
     "add": numerics.add,
     "sub": numerics.sub,
     "min": numerics.minimum,
@@ -84,7 +84,7 @@ def _rounds(
         at = first[here] + turn
         was, value = now[here], given[at]
         old[at] = was
-        now[here] = value if kind == "exchange" else _COMBINE[kind]({}, dtype, was, value)
+        now[here] = value if kind == "exchange" else COMBINE[kind]({}, dtype, was, value)
     return now
 
 

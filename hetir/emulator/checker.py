@@ -226,11 +226,11 @@ class Checker:
         there = self._item(conflict.item)
         faults.describe(
             DataRaceError, places,
-            f"data race on `{name}` at {_shown(index)}: this {kind} and {_a(other)} by another "
-            "work-item are not ordered",
+            f"data race on `{name}` at {_shown(index)}: this {kind} and {access_words(other)} by "
+            "another work-item are not ordered",
             count=len(bad), item=item, loc=op.loc, array=name, index=index, shape=shape,
-            other=Label(other.loc, f"{_a(other)} by {there}") if other.loc else None,
-            hint=_advice(item, there, place.buffer),
+            other=Label(other.loc, f"{access_words(other)} by {there}") if other.loc else None,
+            hint=race_advice(item, there, place.buffer),
         )  # fmt: skip
 
     def _where(
@@ -251,12 +251,14 @@ def _shown(index: tuple[int, ...]) -> str:
     return str(index[0]) if len(index) == 1 else str(index)
 
 
-def _a(op: Operation) -> str:
+def access_words(op: Operation) -> str:
+    """An access in words, with its article."""
     words = {"load": "a read", "store": "a write", "atomic.load": "an atomic read"}
     return words.get(op.name, "an atomic write")
 
 
-def _advice(one: WorkItem, other: WorkItem, buffer: Buffer) -> str:
+def race_advice(one: WorkItem, other: WorkItem, buffer: Buffer) -> str:
+    """What orders two accesses, or makes it needless."""
     if one.group == other.group:
         return "put `hl.barrier()` between the two, or use atomics"
     return f"let each workgroup write its own part of `{buffer.name}`, or use device-scope atomics"

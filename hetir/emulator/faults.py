@@ -181,6 +181,15 @@ class Faults:
         """Record the first fault at a place; `facts` are the keywords of `Fault`."""
         self._found[kind, place] = _Record(kind, message, facts, count)
 
+    def count(self, kind: type[Fault]) -> int:
+        """How many different faults of a kind there are."""
+        return sum(record.kind is kind for record in self._found.values())
+
+    def explain(self, kind: type[Fault], **facts: Any) -> None:
+        """Add facts to the newest fault of a kind."""
+        record = next(r for r in reversed(self._found.values()) if r.kind is kind)
+        record.facts.update(facts)
+
     def report(self) -> tuple[Fault, ...]:
         """Every fault, in the order found."""
         return tuple(

@@ -16,6 +16,7 @@ from hetir.emulator.machine import execute
 from hetir.emulator.memory import Buffer, argument_buffer, root_view
 from hetir.emulator.run_state import Run
 from hetir.emulator.values import Held
+from hetir.emulator.weak import execute as execute_weak
 from hetir.ir.core import Kernel, Operation, Value, walk
 from hetir.ir.types import ArrayType, Scalar
 
@@ -26,10 +27,16 @@ BYTES_A_BATCH = 1 << 26
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a run found: its faults, and its printed lines in the order of work-items."""
+    """What a run found: its faults, and its printed lines in the order of work-items.
+
+    Of several weak runs, `seed` is that of the last one, whose faults and output these are,
+    and `results` counts the different contents that the arrays had in the end.
+    """
 
     faults: tuple[Fault, ...] = ()
     output: tuple[str, ...] = ()
+    seed: int = 0
+    results: int = 1
 
     def __str__(self) -> str:
         return "\n\n".join(map(str, self.faults)) or "no faults"
@@ -44,6 +51,7 @@ def run(
     checks: bool = False,
     seed: int = 0,
     groups: Sequence[int] | None = None,
+    weak: bool = False,
 ) -> Report:
     """Run a kernel without calls over a grid; arrays are read and written in place.
 
@@ -52,12 +60,19 @@ def run(
     workgroups and atomics. `groups` runs only the workgroups of these linear ids, so that
     a grid too large to run can be looked into. Bounds and `assert` are always checked;
     `checks` adds uninitialised reads, data races, index overflow and misuse of subgroups.
+
+    `weak` interleaves the steps of all work-items as the seed says, and lets each read return
+    any value that the memory model allows; it finds races and uninitialised reads too. It is
+    slow, and refuses more than 256 work-items (`weak.TooLargeError`).
     """
     extents, size = _triple(grid), _triple(workgroup)
     rng = np.random.default_rng(seed)
     buffers, parameters = _bind(kernel, arguments)
     faults = Faults(kernel.name)
     state = Run(kernel, rng, buffers, parameters, faults, then_first=bool(rng.integers(2)))
+    if weak:
+        execute_weak(state, extents, size, seed)
+        return _report(state)
     if checks:
         state.checker = Checker(state)
     first = 0
@@ -66,8 +81,12 @@ def run(
         first += batch.count
         state.start(batch)
         execute(state, batch)
+    return _report(state)
+
+
+def _report(state: Run) -> Report:
     lines = sorted(state.lines, key=lambda line: line[:3])
-    return Report(faults.report(), tuple(line for *_, line in lines))
+    return Report(state.faults.report(), tuple(line for *_, line in lines))
 
 
 def _triple(extents: Sequence[int]) -> Triple:

@@ -56,7 +56,7 @@ def _region(run: Run, region: Region, frame: Frame) -> list[Flow]:
     for op in region.body:
         spec = op.spec
         if spec.evaluate is not None and not spec.effect:
-            _pure(run, op, frame)
+            pure(run, op, frame)
         elif spec.terminator:
             flows.append(Flow(op.name, live, tuple(map(frame.get, op.operands))))
             return flows
@@ -72,11 +72,11 @@ def _region(run: Run, region: Region, frame: Frame) -> list[Flow]:
                 frame, live = frame.child(going), compose(live, going)
             frame.values.update(zip(op.results, values, strict=True))
         else:
-            _HANDLERS[op.name](run, op, frame)
+            HANDLERS[op.name](run, op, frame)
     raise AssertionError("a region ends in a terminator")
 
 
-def _pure(run: Run, op: Operation, frame: Frame) -> None:
+def pure(run: Run, op: Operation, frame: Frame) -> None:
     result = op.results[0]
     lanes = [frame.get(v) for v in op.operands]
     if not isinstance(result.type, Scalar):
@@ -318,7 +318,7 @@ _STRUCTURES: dict[str, Callable[[Run, Operation, Frame], list[Flow]]] = {
     "loop": _loop,
 }
 
-_HANDLERS: dict[str, Handler] = {
+HANDLERS: dict[str, Handler] = {
     "local_id": _id(lambda b, axis: b.local_ids[axis]),
     "group_id": _id(lambda b, axis: b.group_ids[axis]),
     "group_size": _id(lambda b, axis: np.array(b.size[axis])),
