@@ -13,7 +13,7 @@ import numpy as np
 from hetir.runtime.arrays import Array
 from hetir.runtime.device import Device
 from hetir.runtime.driver import Absent, Driver, DriverAbsentError
-from hetir.runtime.drivers import opencl, vulkan
+from hetir.runtime.drivers import cuda, opencl, vulkan
 from hetir.runtime.drivers.cpu import CpuDriver
 from hetir.runtime.errors import DeviceError
 
@@ -21,11 +21,6 @@ Probe = Callable[[], Sequence[Driver]]
 
 # what other drivers need; a driver that registers takes the place of its line
 _WITHOUT_DRIVER = (
-    Absent(
-        driver="cuda",
-        reason="this version of hetir has no driver for NVIDIA GPUs",
-        remedy="compile ahead of time for a `ptx` target once its backend is there",
-    ),
     Absent(
         driver="ascend",
         reason="this version of hetir has no driver for Ascend NPUs",
@@ -101,6 +96,7 @@ class Registry:
 
 _REGISTRY = Registry()
 _REGISTRY.register("cpu", lambda: (CpuDriver(),))
+_REGISTRY.register("cuda", cuda.probe)
 _REGISTRY.register("opencl", opencl.probe)
 _REGISTRY.register("vulkan", vulkan.probe)
 register, device = _REGISTRY.register, _REGISTRY.device

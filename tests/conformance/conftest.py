@@ -14,6 +14,8 @@ from hetir.runtime import EmulatorDriver, device, devices
 from hetir.runtime.device import Device
 from hetir.runtime.drivers import opencl, vulkan
 from hetir.runtime.drivers.cpu import CpuDriver
+from hetir.runtime.drivers.cuda import CudaDriver
+from hetir.runtime.drivers.libcuda import Library
 
 HERE = Path(__file__).parent
 NATIVE = HERE.parents[1] / "native"
@@ -86,6 +88,14 @@ def evaluate(artifact, values, grid, workgroup, records, stop):
             raise ArithmeticError("the evaluator found a fault")
 
 
+def ptx_of(kernel):
+    """A module that declares an entry with hetir's parameters; the fake libcuda knows its code."""
+    size = LAYOUTS[kernel].size
+    block = f".param .align 16 .b8 args[{size}], " if size else ""
+    entry = f".visible .entry {kernel}({block}.param .align 8 .b8 launch[56])"
+    return f".version 7.8\n.target sm_90\n.address_size 64\n{entry} {{ ret; }}\n"
+
+
 class Bench:
     """A device and its conformance kernels.
 
@@ -96,7 +106,7 @@ class Bench:
 
     def __init__(self, name, driver, target, binary, *, overlaps=True):
         self.overlaps = overlaps
-        self.many_items = 4096 if name != "vulkan" else 512
+        self.many_items = 4096 if name not in ("vulkan", "cuda") else 512
         self.name, self.driver, self.target = name, driver, target
         self.binary = binary if callable(binary) else lambda _: binary
         self.device = Device(driver, device)
@@ -106,13 +116,13 @@ class Bench:
         return Artifact(
             kernel=kernel,
             target=self.target,
-            entry=kernel,
-            text="",
+            entry=f"hetir_kernel_{kernel}" if self.target.startswith("spirv") else kernel,
+            text=ptx_of(kernel) if self.name == "cuda" else "",
             binary=self.binary(kernel),
             layout=LAYOUTS[kernel],
             resources=Resources(
                 item_bytes=big if self.name == "cpu" else 0,
-                shared_bytes=big if self.name == "vulkan" else 0,
+                shared_bytes=big if self.name in ("vulkan", "cuda") else 0,
             ),
         )
 
@@ -154,6 +164,21 @@ def emulator_bench():
 
 
 @pytest.fixture(scope="session")
+def cuda_library(tmp_path_factory):
+    out = tmp_path_factory.mktemp("cuda") / "libcuda.so.1"
+    command = ["gcc", "-O1", "-Wall", "-shared", "-fPIC", "-pthread", HERE / "fake_cuda.c"]
+    subprocess.run([*command, "-o", out], check=True)
+    library = Library(str(out))
+    assert library.start() == 1
+    return library
+
+
+@pytest.fixture(scope="session")
+def cuda_bench(cuda_library):
+    return Bench("cuda", CudaDriver(cuda_library, 0), "ptx:sm_90", None)
+
+
+@pytest.fixture(scope="session")
 def opencl_bench():
     driver = opencl.probe()[0]
     binary = cache(lambda kernel: module(kernel, opencl.TARGET))
@@ -171,6 +196,7 @@ BENCHES = [
     "cpu",
     "emulator",
     "fake",
+    "cuda",
     pytest.param("opencl", marks=pytest.mark.skipif(not here("opencl"), reason="no device")),
     pytest.param("vulkan", marks=pytest.mark.skipif(not here("vulkan"), reason="no device")),
 ]

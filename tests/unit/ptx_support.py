@@ -17,7 +17,7 @@ from hetir.backends.ptx import compile_kernel
 from hetir.backends.ptx.assembler import find
 from hetir.emulator.ptx import Machine, Memory, parse
 from hetir.ir.core import Kernel
-from hetir.runtime.drivers.grids import dynamic_shared_bytes, parameters, pieces
+from hetir.runtime.drivers.grids import dynamic_shared_bytes, launch_parameter, pieces
 from hetir.runtime.hostmemory import host_bytes
 from hetir.runtime.layout import bounds
 from tests.unit.cpu_support import Run, pack
@@ -63,7 +63,7 @@ def launch(
     address = 0 if records is None else records.ctypes.data
     machine, shared = Machine(parse(artifact.text)), dynamic_shared_bytes(artifact)
     for first, extents in pieces(grid, most):
-        params = parameters(block, grid, first, address)
+        params = block + launch_parameter(grid, first, address)
         report = machine.launch(
             artifact.entry, extents, workgroup, params, shared, memory, **checks
         )

@@ -22,9 +22,9 @@ def pieces(grid: Dims, most: Dims) -> Iterator[tuple[Dims, Dims]]:
         yield first, (sizes[0], sizes[1], sizes[2])
 
 
-def parameters(block: bytes, grid: Dims, first: Dims, records: int) -> bytes:
-    """Both parameters of an entry: the argument block, then the launch."""
-    return block + _LAUNCH.pack(*grid, *first, records)
+def launch_parameter(grid: Dims, first: Dims, records: int) -> bytes:
+    """The second parameter of an entry: the whole grid, where this launch starts, the records."""
+    return _LAUNCH.pack(*grid, *first, records)
 
 
 def dynamic_shared_bytes(artifact: Artifact) -> int:

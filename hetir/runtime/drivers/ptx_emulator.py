@@ -13,7 +13,7 @@ from hetir.artifact import Artifact
 from hetir.limits import limits_of, targets
 from hetir.runtime.driver import Dims, Event, HostBytes, Memory, Portrait, Task
 from hetir.runtime.drivers.emulator import EmulatorEvent, EmulatorQueue, ThreadDriver
-from hetir.runtime.drivers.grids import dynamic_shared_bytes, parameters, pieces
+from hetir.runtime.drivers.grids import dynamic_shared_bytes, launch_parameter, pieces
 from hetir.runtime.hostmemory import host_bytes
 
 _TARGET = "ptx:sm_90"
@@ -92,7 +92,7 @@ class PtxEmulatorDriver(ThreadDriver):
                 for first, extents in pieces(task.grid, self._most):
                     if stop():
                         return
-                    params = parameters(task.block, task.grid, first, records)
+                    params = task.block + launch_parameter(task.grid, first, records)
                     loaded.execute(extents, task.workgroup, params, named, shared)
 
         return queue.submit(EmulatorEvent(work, after))

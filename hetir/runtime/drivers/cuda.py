@@ -1,0 +1,380 @@
+"""NVIDIA GPUs through libcuda: primary contexts, streams, events, cubins or PTX."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hetir.artifact import Artifact
+from hetir.limits import limits_of, targets
+from hetir.runtime.driver import (
+    Dims,
+    Driver,
+    DriverAbsentError,
+    DriverError,
+    Event,
+    HostBytes,
+    Memory,
+    Portrait,
+    Task,
+    wait_quietly,
+)
+from hetir.runtime.drivers.grids import dynamic_shared_bytes, launch_parameter, pieces
+from hetir.runtime.drivers.libcuda import NOT_READY, Current, Library, open_library
+
+# CUdevice_attribute, CUfunction_attribute, CUjit_option, CUstream_flags of cuda.h
+_MULTIPROCESSORS, _MAJOR, _MINOR, _SHARED_OPTIN = 16, 75, 76, 97
+_MAX_DYNAMIC_SHARED, _ERROR_LOG, _ERROR_LOG_BYTES, _NON_BLOCKING = 8, 5, 6, 1
+_LOG_BYTES = 16384
+_STAGE_BYTES, _STAGES = 1 << 20, 4
+_BUSY_SECONDS, _SLICE_SECONDS, _GRACE_SECONDS = 2e-4, 2e-3, 2.0
+
+
+class CudaEvent(Event):
+    """The end of work on a stream, between two of CUDA's events."""
+
+    __slots__ = ("begin", "driver", "end", "error")
+
+    def __init__(self, driver: CudaDriver, begin: Any, end: Any) -> None:
+        self.driver, self.begin, self.end = driver, begin, end
+        self.error: Exception | None = None
+
+    def __del__(self) -> None:
+        self.driver.recycle(self.begin, self.end)
+
+    def done(self) -> bool:
+        """Whether it has ended; an error of the device ends it, too."""
+        if self.error is not None:
+            return True
+        code = self.driver.query(self.end)
+        if code not in (0, NOT_READY):
+            self.error = self.driver.library.error("cuEventQuery", code)
+        return code != NOT_READY
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait, at first without sleeping, so that Ctrl-C gets through. Raises DriverError."""
+        begun = time.monotonic()
+        while not self.done():
+            passed = time.monotonic() - begun
+            if timeout is not None and passed >= timeout:
+                return False
+            if passed > _BUSY_SECONDS:
+                time.sleep(min(passed / 16, _SLICE_SECONDS))
+        if self.error is not None:
+            raise self.error
+        return True
+
+    def times(self) -> tuple[int, int] | None:
+        """On a clock that starts with the driver."""
+        if not self.done():
+            return None
+        ended = self.driver.elapsed(self.driver.epoch, self.end)
+        if self.begin is self.end:
+            return ended, ended
+        return ended - self.driver.elapsed(self.begin, self.end), ended
+
+    def abandon(self) -> bool:
+        """Wait a moment: nothing stops a kernel that runs."""
+        deadline = time.monotonic() + _GRACE_SECONDS
+        while not self.done() and time.monotonic() < deadline:
+            time.sleep(_SLICE_SECONDS)
+        return self.done()
+
+
+@dataclass(slots=True, eq=False)
+class CudaProgram:
+    """A module, its entry, and the dynamic shared memory that its launches need."""
+
+    module: Any
+    function: Any
+    has_block: bool
+    shared_bytes: int
+    optin: bool = False
+
+
+@dataclass(slots=True)
+class _Stage:
+    """A page-locked buffer and the event after which it may be written again."""
+
+    host: Any
+    event: Any
+
+
+class CudaDriver(Driver):
+    """One GPU."""
+
+    def __init__(self, library: Library, ordinal: int) -> None:
+        self.library = library
+        self._ffi = library.ffi
+        device = library.get("cuDeviceGet", "int", ordinal)
+        self._capability = tuple(self._attribute(a, device) for a in (_MAJOR, _MINOR))
+        self.portrait = self._portrait(ordinal, device)
+        context = library.get("cuDevicePrimaryCtxRetain", "void *", device)
+        self._context = context
+        self._lock = threading.Lock()
+        self._events: list[Any] = []
+        self._stages: list[_Stage] = []
+        with self._current():
+            self.epoch = library.get("cuEventCreate", "void *", 0)
+            stream = library.get("cuStreamCreate", "void *", _NON_BLOCKING)
+            library.call("cuEventRecord", self.epoch, stream)
+            library.call("cuStreamSynchronize", stream)
+            library.call("cuStreamDestroy_v2", stream)
+
+    def _current(self) -> Current:
+        return Current(self.library, self._context)
+
+    def _attribute(self, attribute: int, device: int) -> int:
+        return self.library.get("cuDeviceGetAttribute", "int", attribute, device)
+
+    def _portrait(self, ordinal: int, device: int) -> Portrait:
+        name = self._ffi.new("char[256]")
+        self.library.call("cuDeviceGetName", name, 256, device)
+        found = [t for t in targets() if t.startswith("ptx:") and self.can_run(t)]
+        if not found:
+            major, minor = self._capability
+            raise DriverAbsentError(
+                f"the capability {major}.{minor} of the GPU is older than hetir compiles for",
+                "use a GPU of capability 7.5 or newer",
+            )
+        # the newest capability first; its plain code before what only this generation runs
+        found.sort(key=lambda t: (-_number(t), t))
+        limits = limits_of(found[0])
+        shared = self._attribute(_SHARED_OPTIN, device)
+        return Portrait(
+            name=f"cuda:{ordinal}",
+            driver="cuda",
+            title=self._ffi.string(name).decode(errors="replace"),
+            vendor="nvidia",
+            targets=tuple(found),
+            host_memory=False,
+            memory_bytes=self.library.get("cuDeviceTotalMem_v2", "size_t", device),
+            units=self._attribute(_MULTIPROCESSORS, device),
+            limits=replace(limits, shared_bytes_optin=shared),
+        )
+
+    def can_run(self, target: str) -> bool:
+        """PTX of this capability or an older one; `a` runs on its own, `f` on its family."""
+        match = re.fullmatch(r"ptx:sm_(\d+)([af]?)", target)
+        if match is None:
+            return False
+        major, minor = self._capability
+        number, own = int(match[1]), 10 * major + minor
+        if match[2] == "a":
+            return number == own
+        return number <= own and (match[2] != "f" or number // 10 == major)
+
+    def loads_binary(self, target: str) -> bool:
+        """Whether machine code for `target` runs: the same generation, not a newer member."""
+        return self.can_run(target) and _number(target) // 10 == self._capability[0]
+
+    # ---- memory ---------------------------------------------------------------------
+
+    def allocate(self, size: int) -> Memory:
+        """Memory of the GPU, aligned to 256 bytes. Raises MemoryError."""
+        with self._current():
+            return Memory(self.library.get("cuMemAlloc_v2", "uint64_t", max(1, size)), size)
+
+    def free(self, memory: Memory) -> None:
+        """Give it back."""
+        with self._current():
+            self.library.call("cuMemFree_v2", memory.address)
+
+    def write(self, queue: Any, memory: Memory, offset: int, source: HostBytes) -> None:
+        """Copy in: small pieces through page-locked memory without waiting, large ones directly."""
+        if not source.size:
+            return
+        address, data = memory.address + offset, self._ffi.from_buffer(source)
+        with self._current():
+            if source.nbytes <= _STAGE_BYTES:
+                self._write_staged(queue, address, data, source.nbytes)
+                return
+            self.library.call("cuMemcpyHtoDAsync_v2", address, data, source.nbytes, queue)
+            self.library.call("cuStreamSynchronize", queue)
+
+    def _write_staged(self, queue: Any, address: int, data: Any, size: int) -> None:
+        with self._lock:
+            stage = self._stage()
+            self._ffi.memmove(stage.host, data, size)
+            self.library.call("cuMemcpyHtoDAsync_v2", address, stage.host, size, queue)
+            self.library.call("cuEventRecord", stage.event, queue)
+
+    def _stage(self) -> _Stage:
+        """A buffer that is free; the oldest is waited for when all are in flight."""
+        for stage in self._stages:
+            if self.library.raw.cuEventQuery(stage.event) == 0:
+                return stage
+        if len(self._stages) < _STAGES:
+            host = self.library.get("cuMemHostAlloc", "void *", _STAGE_BYTES, 0)
+            made = _Stage(host, self.library.get("cuEventCreate", "void *", 0))
+            self._stages.append(made)
+            return made
+        oldest = self._stages[0]
+        while self.library.raw.cuEventQuery(oldest.event) == NOT_READY:
+            time.sleep(_BUSY_SECONDS)
+        return oldest
+
+    def read(self, queue: Any, memory: Memory, offset: int, into: HostBytes) -> None:
+        """Copy out, after what is queued."""
+        if not into.size:
+            return
+        data = self._ffi.from_buffer(into, require_writable=True)
+        with self._current():
+            address = memory.address + offset
+            self.library.call("cuMemcpyDtoHAsync_v2", data, address, into.nbytes, queue)
+            self.library.call("cuStreamSynchronize", queue)
+
+    def copy(self, queue: Any, to: tuple[Memory, int], of: tuple[Memory, int], size: int) -> Event:
+        """Copy within the GPU."""
+        with self._current():
+            begin = self._record(queue)
+            places = to[0].address + to[1], of[0].address + of[1]
+            self.library.call("cuMemcpyDtoDAsync_v2", *places, size, queue)
+            return CudaEvent(self, begin, self._record(queue))
+
+    # ---- streams and events ---------------------------------------------------------
+
+    def make_queue(self) -> Any:
+        """A stream that the legacy default stream does not order."""
+        with self._current():
+            return self.library.get("cuStreamCreate", "void *", _NON_BLOCKING)
+
+    def free_queue(self, queue: Any) -> None:
+        """Destroy it; what is on it still runs."""
+        with self._current():
+            self.library.call("cuStreamDestroy_v2", queue)
+
+    def mark(self, queue: Any, after: Sequence[Event] = ()) -> Event:
+        """An event."""
+        with self._current():
+            self._wait_for(queue, after)
+            end = self._record(queue)
+            return CudaEvent(self, end, end)
+
+    def query(self, event: Any) -> int:
+        """CUDA's code for an event: 0 when it has come, NOT_READY before."""
+        with self._current():
+            return self.library.raw.cuEventQuery(event)
+
+    def elapsed(self, start: Any, end: Any) -> int:
+        """Nanoseconds between two events that have come."""
+        with self._current():
+            return int(1e6 * self.library.get("cuEventElapsedTime", "float", start, end))
+
+    def recycle(self, *events: Any) -> None:
+        """Keep events for later work."""
+        self._events.extend(dict.fromkeys(events))
+
+    def _record(self, queue: Any) -> Any:
+        try:
+            event = self._events.pop()
+        except IndexError:
+            event = self.library.get("cuEventCreate", "void *", 0)
+        self.library.call("cuEventRecord", event, queue)
+        return event
+
+    def _wait_for(self, queue: Any, after: Sequence[Event]) -> None:
+        """Make a stream wait for events of this GPU; others are waited for here."""
+        for event in after:
+            if isinstance(event, CudaEvent) and event.driver is self:
+                self.library.call("cuStreamWaitEvent", queue, event.end, 0)
+            else:
+                wait_quietly(event)
+
+    # ---- code -----------------------------------------------------------------------
+
+    def load(self, artifact: Artifact) -> CudaProgram:
+        """Load the cubin where it fits this GPU, else have the driver compile the PTX."""
+        binary = artifact.binary if self.loads_binary(artifact.target) else None
+        with self._current():
+            module = self._module(binary or artifact.text.encode() + b"\0")
+            try:
+                function = self.library.get(
+                    "cuModuleGetFunction", "void *", module, artifact.entry.encode()
+                )
+            except DriverError as error:
+                self.library.call("cuModuleUnload", module)
+                more = f"there is no entry `{artifact.entry}`"
+                raise self.library.error("cuModuleGetFunction", error.code, more) from None
+        shared = dynamic_shared_bytes(artifact)
+        return CudaProgram(module, function, artifact.layout.size > 0, shared)
+
+    def _module(self, image: bytes) -> Any:
+        log, out = self._ffi.new("char[]", _LOG_BYTES), self._ffi.new("void **")
+        options = self._ffi.new("int[2]", (_ERROR_LOG, _ERROR_LOG_BYTES))
+        size = self._ffi.cast("void *", _LOG_BYTES)
+        values = self._ffi.new("void *[2]", (log, size))
+        code = self.library.raw.cuModuleLoadDataEx(
+            out, self._ffi.from_buffer(image), 2, options, values
+        )
+        if code:
+            said = self._ffi.string(log).decode(errors="replace").strip()
+            raise self.library.error("cuModuleLoadDataEx", code, said)
+        return out[0]
+
+    def unload(self, program: CudaProgram) -> None:
+        """Unload the module."""
+        with self._current():
+            self.library.call("cuModuleUnload", program.module)
+
+    def resident_groups(self, program: CudaProgram, workgroup_size: int) -> int:
+        """How many workgroups a multiprocessor holds at once, as the driver counts."""
+        with self._current():
+            return self.library.get(
+                "cuOccupancyMaxActiveBlocksPerMultiprocessor",
+                "int",
+                program.function,
+                workgroup_size,
+                program.shared_bytes,
+            )
+
+    def launch(self, queue: Any, task: Task, after: Sequence[Event] = ()) -> Event:
+        """Launch a grid, in pieces where one launch does not take it.
+
+        What the driver refuses belongs to the event: the launches before and after it run.
+        """
+        with self._current():
+            self._wait_for(queue, after)
+            begin = self._record(queue)
+            error: Exception | None = None
+            try:
+                self._launch(queue, task)
+            except DriverError as refused:
+                error = refused
+            made = CudaEvent(self, begin, self._record(queue))
+            made.error = error
+            return made
+
+    def _launch(self, queue: Any, task: Task) -> None:
+        program: CudaProgram = task.program
+        if program.shared_bytes and not program.optin:
+            self.library.call(
+                "cuFuncSetAttribute", program.function, _MAX_DYNAMIC_SHARED, program.shared_bytes
+            )
+            program.optin = True
+        records = task.records.address if task.records else 0
+        block = [self._ffi.from_buffer(task.block)] if program.has_block else []
+        most: Dims = self.portrait.limits.max_grid_dims
+        for first, extents in pieces(task.grid, most):
+            launch = self._ffi.from_buffer(launch_parameter(task.grid, first, records))
+            params = self._ffi.new("void *[]", [*block, launch])
+            shape = (*extents, *task.workgroup)
+            where = (program.shared_bytes, queue, params, self._ffi.NULL)
+            self.library.call("cuLaunchKernel", program.function, *shape, *where)
+
+    def close(self) -> None:
+        """Nothing: the system takes all back, and a context that hangs cannot be released."""
+
+
+def _number(target: str) -> int:
+    return int("".join(filter(str.isdigit, target.partition("_")[2])))
+
+
+def probe() -> tuple[CudaDriver, ...]:
+    """The GPUs. Raises DriverAbsentError where libcuda or a device is missing."""
+    library = open_library()
+    return tuple(CudaDriver(library, ordinal) for ordinal in range(library.start()))
