@@ -7,7 +7,7 @@ import hashlib
 from hetir.artifact import Artifact, Resources
 from hetir.backends.spirv import validate
 from hetir.backends.spirv.disassemble import disassemble
-from hetir.backends.spirv.emit import Emitter
+from hetir.backends.spirv.emit import Emitter, entry_of
 from hetir.backends.spirv.flavour import Flavour, Workgroup
 from hetir.backends.spirv.opencl import OpenCL
 from hetir.backends.spirv.targets import resolve
@@ -54,7 +54,7 @@ def compile_kernel(
     return Artifact(
         kernel=kernel.name,
         target=target,
-        entry=kernel.name,
+        entry=entry_of(kernel),
         text=disassemble(binary),
         binary=binary,
         layout=layout,

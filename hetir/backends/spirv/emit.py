@@ -14,6 +14,12 @@ from hetir.ir.types import ArrayType, RefType, Scalar, Type
 from hetir.target import Target, key_of
 
 
+def entry_of(kernel: Kernel) -> str:
+    """The name of the entry point: no kernel's name can hide a function of the device's."""
+    shown = "".join(c if c.isascii() and c.isalnum() else f"_{ord(c):x}_" for c in kernel.name)
+    return f"hetir_kernel_{shown.replace('_5f_', '_')}"
+
+
 class Emitter(Structured):
     """Emits a kernel that `legalize` has made legal."""
 
@@ -34,7 +40,7 @@ class Emitter(Structured):
                 self.ids[param.value] = self.flavour.argument(slot.offset, kind)
         self.code.alive, self.code.block = True, self.flavour.first_block
         self.region(self.kernel.body.body)
-        return self.flavour.finish(self.kernel.name)
+        return self.flavour.finish(entry_of(self.kernel))
 
     def type_of(self, kind: Type) -> int:
         """References to global memory are the flavour's."""

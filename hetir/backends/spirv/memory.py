@@ -175,6 +175,8 @@ class Memory:
             found = self._in_word(op, args, raw, element)
         else:
             pointer = self._place(op, args, word).pointer
+            if element.bits == 64:
+                self._code.module.require("Int64Atomics")
             row = self._row(_KINDS[op.name], op)
             found = self._steps(row, op, pointer, raw, element)
         if found is None or element.name not in FLOATS:

@@ -33,7 +33,7 @@ def artifact(target: str, dtype: str) -> Artifact:
     return Artifact(
         kernel=_NAME,
         target=target,
-        entry=_NAME,
+        entry=f"hetir_kernel_{_NAME}",
         text="",
         binary=Path(__file__).with_name(file).read_bytes(),
         layout=Layout(slots=slots, size=128),

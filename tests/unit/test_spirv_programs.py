@@ -1,0 +1,136 @@
+"""Control flow, barriers, subgroups, memory and records as SPIR-V, on OpenCL and Vulkan devices."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hetir import testing
+from hetir.backends.spirv import compile_kernel
+from hetir.backends.spirv.targets import NAMES
+from hetir.backends.spirv.uniform import PartialWorkgroupError
+from hetir.ir.core import Kernel
+from hetir.ir.types import SCALARS
+from hetir.passes.simplify import simplify
+from tests.unit import test_cpu_memory, test_cpu_programs
+from tests.unit.spirv_support import HERE, device_of, run
+
+MEMORY = (
+    "float_atomics_end_on_nan",
+    "print_and_assert_write_records",
+    "without_a_buffer_nothing_is_written",
+    "debug_skips_and_reports_accesses_out_of_bounds",
+    "debug_reports_a_step_of_zero",
+    "records_past_the_capacity_are_counted_and_dropped",
+    "strided_arguments",
+    "empty_ranges_run_nothing",
+)
+
+
+def cases(module: Any, names: tuple[str, ...] = ()) -> Iterator[Any]:
+    """The CPU's tests, each with its parameters."""
+    for name, test in inspect.getmembers(module, inspect.isfunction):
+        short = name.removeprefix("test_")
+        if short == name or (names and short not in names):
+            continue
+        chosen: list[dict[str, Any]] = [{}]
+        for mark in getattr(test, "pytestmark", []):
+            given, values = mark.args
+            given = [given] if isinstance(given, str) else list(given)
+            rows = [v if isinstance(v, tuple) else (v,) for v in values]
+            chosen = [{**c, **dict(zip(given, r, strict=True))} for c in chosen for r in rows]
+        for kept in chosen:
+            if set(kept) == set(inspect.signature(test).parameters) and short not in REFUSED:
+                shown = "-".join(map(str, kept.values()))
+                # hundreds of barriers: vendors' compilers take seconds for each
+                slow = kept.get("width", 1) not in (1, 32) or kept.get("element", "f32") != "f32"
+                marks = pytest.mark.slow if slow and short == "subgroup_trees" else ()
+                yield pytest.param(module, test, kept, id=f"{short}-{shown}", marks=marks)
+
+
+REFUSED = ("subgroup_op_where_only_some_subgroups_are",)
+CASES = (*cases(test_cpu_programs), *cases(test_cpu_memory, MEMORY))
+
+
+def test_every_named_test_is_there() -> None:
+    found = {case.values[1].__name__.removeprefix("test_") for case in CASES}
+    assert set(MEMORY) <= found
+    assert len(found) >= len(MEMORY) + 9
+
+
+@pytest.mark.parametrize("target", HERE)
+@pytest.mark.parametrize(("module", "test", "given"), CASES)
+def test_as_on_the_cpu(
+    module: Any, test: Any, given: dict[str, Any], target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "run", functools.partial(run, target=target))
+    if test is not test_cpu_programs.test_subgroup_trees:
+        test(**given)
+        return
+    with monkeypatch.context() as patch:  # once is enough: there is no level of optimisation
+        patch.setattr(test_cpu_programs.agree, "__defaults__", ((0,),))
+        test(**given)
+
+
+ELEMENTS = [n for n, t in SCALARS.items() if t.is_int or t.is_float]
+SEEN = ("u8", "i16", "i32", "u64", "bf16", "f64")
+
+
+@pytest.mark.parametrize("target", HERE)
+@pytest.mark.parametrize("space", ["global", "shared"])
+@pytest.mark.parametrize(
+    "element", [pytest.param(n, marks=() if n in SEEN else pytest.mark.slow) for n in ELEMENTS]
+)
+def test_read_modify_writes(element: str, space: str, target: str) -> None:
+    def one_by_one(kernel: Kernel, arguments: list[Any], *_: Any) -> None:
+        """A launch an item, so that the order is known."""
+        x, y, old = arguments
+        artifact = compile_kernel(kernel, target=target)
+        device = device_of(target)
+        assert device is not None
+        program = device.load(artifact)
+        for i in range(len(x)):
+            program.launch((x[i : i + 1], y, old[i : i + 1]), grid=1, workgroup=1).wait()
+
+    test_cpu_memory.check_updates(element, space, one_by_one)
+
+
+@pytest.mark.parametrize("target", HERE)
+@pytest.mark.parametrize("element", ["u8", "f16", "i32", "f32", "u64"])
+def test_many_items_add_to_one_place(element: str, target: str) -> None:
+    dtype = SCALARS[element].numpy
+    count = 2000 if element != "u8" else 200
+    x, y, old = np.ones(count, dtype), np.zeros(1, dtype), np.zeros(count, dtype)
+    kernel = test_cpu_memory.rmw(element, "add", "global")
+    run(kernel, [x, y, old], (count // 20, 1, 1), (20, 1, 1), target=target)
+    assert y[0] == count
+    assert sorted(old.astype(int).tolist()) == list(range(count))
+
+
+@pytest.mark.parametrize("target", NAMES)
+def test_exchanges_of_a_part_of_the_workgroup_are_refused(
+    target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They go through shared memory with barriers, which the whole workgroup must reach."""
+    monkeypatch.setattr(test_cpu_programs, "run", functools.partial(run, target=target))
+    with pytest.raises(PartialWorkgroupError, match=r"`subgroup_reduce` in control flow .*"):
+        test_cpu_programs.test_subgroup_op_where_only_some_subgroups_are()
+
+
+@pytest.mark.parametrize("target", HERE)
+@pytest.mark.parametrize("seed", range(8))
+def test_generated_kernels(seed: int, target: str) -> None:
+    case = testing.generate(random.Random(7000 + seed).randrange)
+
+    def runner(kernel: Kernel, arguments: list[Any], grid: Any, workgroup: Any) -> None:
+        run(kernel, arguments, grid, workgroup, target=target, fixed=bool(seed % 2))
+
+    expected = case.run(testing.evaluator)
+    for form in (case.kernel, simplify(case.kernel)):
+        assert not testing.differences(expected, case.run(runner, form))
