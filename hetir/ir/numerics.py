@@ -248,6 +248,13 @@ def popcount(_: Attrs, dtype: np.dtype[Any], a: Lanes) -> Lanes:
     return np.asarray(np.bitwise_count(a.view(bits_dtype(dtype))).astype(dtype))
 
 
+def ctz(_: Attrs, dtype: np.dtype[Any], a: Lanes) -> Lanes:
+    """Number of trailing zero bits: the ones below the lowest one bit."""
+    bits = np.asarray(a).view(bits_dtype(dtype))
+    below = ~bits & (bits - bits.dtype.type(1))
+    return np.asarray(np.bitwise_count(below).astype(dtype))
+
+
 def clz(_: Attrs, dtype: np.dtype[Any], a: Lanes) -> Lanes:
     """Number of leading zero bits."""
     width = 8 * dtype.itemsize

@@ -373,6 +373,7 @@ NOT = _op("not", "B -> B", "Bitwise complement.", evaluate=n.not_)
 SHL = _op("shl", "I I -> I", "Left shift; the count is taken modulo the width.", evaluate=n.shl)
 SHR = _op("shr", "I I -> I", "Right shift, arithmetic on signed types; the count is taken modulo the width.", evaluate=n.shr)
 POPCOUNT = _op("popcount", "I -> I", "Number of one bits.", evaluate=n.popcount)
+CTZ = _op("ctz", "I -> I", "Number of trailing zero bits; the width for 0.", evaluate=n.ctz)
 CLZ = _op("clz", "I -> I", "Number of leading zero bits; the width for 0.", evaluate=n.clz)
 
 # comparison and choice; NaN compares unordered

@@ -28,6 +28,7 @@ __all__ = [
     "ceil",
     "clamp",
     "clz",
+    "ctz",
     "div",
     "floor",
     "fma",
@@ -237,6 +238,12 @@ def popcount(x: KernelValue) -> KernelValue:
 def clz(x: KernelValue) -> KernelValue:
     """The number of leading zero bits of an integer, in its type; its width for 0."""
     return _emit("clz", ops.CLZ, x, accepts="integer")
+
+
+@primitive
+def ctz(x: KernelValue) -> KernelValue:
+    """The number of trailing zero bits of an integer, in its type; its width for 0."""
+    return _emit("ctz", ops.CTZ, x, accepts="integer")
 
 
 @primitive

@@ -29,6 +29,12 @@ def _mod(w: Writer, op: Operation) -> Value:
     return w("add", remainder, w("select", _off(w, a, b), b, zero))
 
 
+@expansion("ctz", *INTS)
+def _ctz(w: Writer, op: Operation) -> Value:
+    (a,) = op.operands
+    return w("popcount", w("and", w("not", a), w("sub", a, w.like(a, 1))))
+
+
 def _off(w: Writer, a: Value, b: Value) -> Value:
     """Whether truncation went up: a remainder whose sign is not the divisor's."""
     zero, remainder = w.like(a, 0), w("rem", a, b)
