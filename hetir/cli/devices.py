@@ -36,7 +36,7 @@ def devices(
         table.add_row(
             p.name,
             p.title + (" (emulated)" if p.emulated else ""),
-            ", ".join(p.targets),
+            _shown(p.targets),
             "" if p.units is None else str(p.units),
             "" if p.memory_bytes is None else f"{p.memory_bytes / 2**30:.1f} GiB",
             f"up to {p.limits.max_workgroup_size}",
@@ -51,3 +51,9 @@ def devices(
         for gap in absent:
             missing.add_row(gap.driver, escape(gap.reason), escape(gap.remedy))
         console.print(missing)
+
+
+def _shown(targets: tuple[str, ...]) -> str:
+    """The preferred target, and how many others run too."""
+    others = len(targets) - 1
+    return targets[0] + (f" and {others} more" if others else "")
