@@ -64,9 +64,8 @@ class Emitter(ItemEmitter):
         lanes: int = 0,
     ) -> None:
         super().__init__(
-            kernel, schedule, layout, workgroup=workgroup, disjoint=disjoint, lanes=lanes
+            kernel, schedule, layout, target, workgroup=workgroup, disjoint=disjoint, lanes=lanes
         )
-        self.target = target
         self.exact = frozenset(magnitudes(kernel)) | addressing(kernel)
         self.positive = positive(kernel)
         self._definitions = definitions(kernel.body)

@@ -24,7 +24,8 @@ from hetir.backends.llvm.structure import Structured
 from hetir.ir import ops
 from hetir.ir.core import Kernel, Operation, Value
 from hetir.ir.types import ArrayType
-from hetir.target import key_of
+from hetir.memory.lowering import AARCH64, X86
+from hetir.target import Target, key_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,7 @@ class ItemEmitter(Structured):
         kernel: Kernel,
         schedule: Schedule,
         layout: Layout,
+        target: Target,
         *,
         workgroup: Workgroup | None,
         disjoint: bool,
@@ -50,6 +52,8 @@ class ItemEmitter(Structured):
     ) -> None:
         super().__init__(Code())
         self.kernel = kernel
+        self.target = target
+        self.processor = AARCH64 if "neon" in target.features else X86
         self.schedule = schedule
         self.outer: dict[Value, str] = {}
         self.plan = plan(kernel, schedule)
@@ -108,7 +112,8 @@ class ItemEmitter(Structured):
     def access(self, op: Operation) -> None:
         """A load, store or atomic."""
         args = [self.operand(v) for v in op.operands]
-        name = memory.access(self.code, op, args, self.aliases.of(op.operands[0]))
+        tags = self.aliases.of(op.operands[0])
+        name = memory.access(self.code, op, args, tags, self.processor)
         if name is not None:
             self.local[op.result] = name
 
@@ -117,7 +122,7 @@ class ItemEmitter(Structured):
 
     def fence(self, op: Operation) -> None:
         """A fence."""
-        memory.fence(self.code, op)
+        memory.fence(self.code, op, self.processor)
 
     def base(self, op: Operation) -> None:
         """The address of an array's first byte."""

@@ -17,6 +17,10 @@ _X86_TEXT: Mapping[Kind, str] = {
     Kind.REDUCTION: "lock {operation}",
     Kind.CAS: "lock cmpxchg",
 }
+_FULL_BARRIER = (
+    "LLVM writes a locked `or` of nothing to the stack instead of `mfence` where that is faster: "
+    "as full a barrier"
+)
 _SAME_THREAD = "one thread runs a workgroup: its program order is enough"
 
 
@@ -31,7 +35,7 @@ def x86(target: str, kind: Kind, order: Order | None, scope: Scope) -> Row:
         step = Step(
             part=Part.FENCE, text="mfence", order=order, scope=scope, tags=frozenset({"mfence"})
         )
-        return row(target, kind, order, scope, step)
+        return row(target, kind, order, scope, step, note=_FULL_BARRIER)
     if kind is Kind.STORE and order is Order.SEQ_CST:
         step = Step(
             part=Part.ACCESS,
