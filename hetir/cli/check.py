@@ -36,7 +36,9 @@ def check(
         parse_dims(grid, "--grid") if grid else None,
         parse_dims(workgroup, "--workgroup") if workgroup else None,
     )
-    report = check_kernel(found, tuple(arguments.values()), groups, items, seed=seed, weak=weak, runs=runs)
+    report = check_kernel(
+        found, tuple(arguments.values()), groups, items, seed=seed, weak=weak, runs=runs
+    )
     for line in report.output:
         typer.echo(line)
     for fault in report.faults:

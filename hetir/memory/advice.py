@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from hetir.memory.machine import Machine, Step, bits
 from hetir.memory.program import SCOPES, Order, Scope
@@ -168,7 +169,7 @@ def _synchronise(machine: Machine, before: Step, chain: list[Step], after: Step)
         yield Need(step=first, order=Order.RELEASE)
     if acquire is None:
         yield Need(step=last, order=Order.ACQUIRE)
-    pairs = [*zip(chain, chain[1:], strict=False), (release or first, acquire or last)]
+    pairs = [*pairwise(chain), (release or first, acquire or last)]
     for a, b in pairs:
         yield from _widen(machine, a, b)
 
@@ -191,9 +192,7 @@ def _ordering_step(machine: Machine, low: Step, high: Step, *, releases: bool) -
     if access.order.releases if releases else access.order.acquires:
         return access
     for step in machine.items[access.thread].own:
-        fits = step.order is not None and (
-            step.order.releases if releases else step.order.acquires
-        )
+        fits = step.order is not None and (step.order.releases if releases else step.order.acquires)
         if fits and step.is_fence and low.number <= step.number <= high.number:
             return step
     return None

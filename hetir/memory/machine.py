@@ -206,9 +206,7 @@ class Machine:
         """Whether each one's scope includes the other's work-item."""
         if a.scope is None or b.scope is None or a.thread < 0 or b.thread < 0:
             return False
-        return self.within(a.scope, a.thread, b.thread) and self.within(
-            b.scope, a.thread, b.thread
-        )
+        return self.within(a.scope, a.thread, b.thread) and self.within(b.scope, a.thread, b.thread)
 
     # ---- accesses ------------------------------------------------------------------------
 

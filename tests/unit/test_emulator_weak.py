@@ -27,7 +27,8 @@ def _check(plant: Plant, weaker: dict[str, str], runs: int) -> hetir.Report:
 
 def _marked(plant: Plant, mark: str) -> int:
     lines, first = inspect.getsourcelines(plant.maker)
-    return first + next(n for n, line in enumerate(lines) if line.rstrip().endswith(f"mark: {mark}"))
+    ends = [line.rstrip().endswith(f"mark: {mark}") for line in lines]
+    return first + ends.index(True)
 
 
 @pytest.mark.parametrize("plant", PLANTED, ids=lambda p: f"{p.maker.__name__}-{p.weaker}")

@@ -5,7 +5,7 @@ passing a weaker one plants the mistake. `PLANTED` lists the mistakes, the argum
 (i32), the launch, and the marker of the line that the report must name.
 """
 
-# ruff: noqa: ANN001, ANN201, C901
+# ruff: noqa: PT009, SIM102
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -185,4 +185,3 @@ def _read(memory: Memory, step: Step) -> Lanes:
 
 def _space(op: Operation) -> str:
     return str(getattr(op.operands[0].type, "space", "global"))
-

@@ -109,7 +109,7 @@ class Memory:
         buffer: Buffer,
         offset: int,
         dtype: np.dtype[Any],
-        change: Callable[[Lanes | None], Lanes | None] | None,
+        change: Callable[[Any], Lanes | None] | None,
     ) -> Lanes:
         """Memory that nobody else writes."""
         at = np.array([offset])
@@ -133,7 +133,7 @@ class Memory:
 
 def _change(
     op: Operation, dtype: np.dtype[Any], given: list[Lanes]
-) -> Callable[[Lanes | None], Lanes | None] | None:
+) -> Callable[[Any], Lanes | None] | None:
     """What the access makes of the old value."""
     match op.name:
         case "load" | "atomic.load":

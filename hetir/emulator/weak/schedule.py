@@ -16,6 +16,7 @@ from hetir.emulator.run_state import Run
 from hetir.emulator.weak.items import Item, Meet, Steps
 from hetir.emulator.weak.memory import Memory
 from hetir.emulator.weak.report import Reporter
+from hetir.memory.machine import Step
 
 MOST_ITEMS = 256
 MOST_STEPS = 200_000
@@ -55,7 +56,7 @@ class Scheduler:
 
     def __init__(self, run: Run, batch: Batch, random: Random) -> None:
         self.state, self.batch, self.random = run, batch, random
-        self.memory = Memory(run, batch, random, lambda one, other: self.reporter.race(one, other))
+        self.memory = Memory(run, batch, random, self._race)
         self.reporter = Reporter(run, batch, self.memory)
         self.root = Frame(batch, batch.count)
         self.root.values.update(run.parameters)
@@ -103,6 +104,9 @@ class Scheduler:
         if isinstance(request, Meet):
             self.waiting[lane] = request
         return lane in self.going and request is None
+
+    def _race(self, one: Step, other: Step) -> None:
+        self.reporter.race(one, other)  # made after the memory that it reads
 
     # ---- meeting ---------------------------------------------------------------------------
 
