@@ -8,18 +8,20 @@ from typing import TYPE_CHECKING, Any
 from hetir.version import __version__
 
 if TYPE_CHECKING:
-    from hetir.compiler import check, compile  # noqa: A004 (the contract's name)
+    from hetir.compiler import check, compile
     from hetir.decorator import Kernel, kernel
     from hetir.frontend import func
     from hetir.ir.text import parse_module as parse
     from hetir.limits import targets
     from hetir.residency import occupancy
     from hetir.runtime import array, device, devices, empty, zeros
+    from hetir.tuning import autotune
 
 __all__ = [
     "Kernel",
     "__version__",
     "array",
+    "autotune",
     "cdiv",
     "check",
     "compile",
@@ -43,6 +45,7 @@ _HOMES = {
     "parse": "hetir.ir.text",
     "targets": "hetir.limits",
     "occupancy": "hetir.residency",
+    "autotune": "hetir.tuning",
 }
 _RENAMED = {"parse": "parse_module"}
 

@@ -25,7 +25,7 @@ from tests.unit.ptx_support import NO_PTXAS
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tools import measure_registers  # noqa: E402
+from tools import measure_registers
 
 needs_ptxas = pytest.mark.skipif(assembler.find("ptxas") is None, reason=NO_PTXAS)
 PTX = [name for name in limits.targets() if name.startswith("ptx:")]
