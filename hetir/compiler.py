@@ -17,7 +17,7 @@ from hetir.backends import cpu, ptx, spirv
 from hetir.backends.cpu.fingerprint import fingerprint
 from hetir.diagnostics import CompileError, Label
 from hetir.emulator import ptx as emulated_ptx
-from hetir.frontend import Argument, Traced, parse_signature
+from hetir.frontend import Argument, Static, Traced, parse_signature
 from hetir.frontend import record as record_function
 from hetir.ir.canonical import canonicalise, content_hash
 from hetir.ir.core import Attr, Kernel, Module, Operation, Options, walk
@@ -77,6 +77,11 @@ class Source(Protocol):
     name: str
     function: Callable[..., object]
     options: Options
+    bound: tuple[object, ...]
+
+    def operands(self, arguments: Sequence[Any] | Mapping[str, Any]) -> tuple[Any, ...]:
+        """The arguments of a launch in the order of the parameters, as the runtime takes them."""
+        ...
 
     def annotated(self) -> tuple[Argument, ...]:
         """The arguments that the annotations state; an error where one is missing."""
@@ -87,7 +92,7 @@ class Source(Protocol):
         ...
 
 
-def compile(  # noqa: A001 (the contract's name)
+def compile(
     kernel: Source,
     signature: str | tuple[Argument, ...] | None = None,
     *,
@@ -108,11 +113,34 @@ def compile(  # noqa: A001 (the contract's name)
         CompileError: the kernel is wrong, or asks for more than the target has.
     """
     arguments = signature if isinstance(signature, tuple) else _arguments(kernel, signature)
-    return lower(prepare(record(kernel, arguments).module), target, dims(workgroup) if workgroup else None)
+    items = None if workgroup is None else dims(workgroup)
+    return lower(prepare(record(kernel, arguments).module), target, items)
 
 
 def _arguments(kernel: Source, signature: str | None) -> tuple[Argument, ...]:
-    return kernel.annotated() if signature is None else parse_signature(signature)
+    need_kernel(kernel)
+    if signature is None:
+        return kernel.annotated()
+    return (*map(Static, kernel.bound), *parse_signature(signature))
+
+
+class NotAKernelError(CompileError):
+    """A function that is no kernel stands where one is needed.
+
+    Cause: the decorator is missing, or another one stands above it.
+    Fix: write `@hetir.kernel` on the line above `def`, or above the other decorators.
+    """
+
+    code = "HET362"
+
+
+def need_kernel(kernel: object) -> None:
+    """Raise NotAKernelError for what `@hetir.kernel` did not make."""
+    if not isinstance(getattr(kernel, "options", None), Options):
+        name = getattr(kernel, "__name__", type(kernel).__name__)
+        raise NotAKernelError(
+            f"`{name}` is not a kernel", hint="write `@hetir.kernel` above its `def`"
+        )
 
 
 class ShapeError(CompileError):
@@ -215,7 +243,7 @@ def cache_key(kernel: Kernel, fingerprint: str, workgroup: Dims | None) -> str:
 
 
 def locations_hash(kernel: Kernel) -> str:
-    """Records name their place and array, which thus shape the artifact of a kernel with records."""
+    """Of what records name: their places and arrays, in kernels that write records."""
     places = [(op.name, str(op.loc)) for op in walk(kernel.body) if op.name in ("print", "assert")]
     if kernel.options.debug:
         places = [(op.name, f"{op.loc} {_names(op)}") for op in walk(kernel.body)]
@@ -318,7 +346,7 @@ def parsed(text: str) -> Kernel:
 
 def check(
     kernel: Source,
-    arguments: Sequence[Any],
+    arguments: Sequence[Any] | Mapping[str, Any],
     grid: int | tuple[int, ...],
     workgroup: int | tuple[int, ...],
     *,
@@ -344,13 +372,16 @@ def check(
         index overflow, misuse of subgroup operations; each prints as an error with its
         line), and `output`, the lines that the kernel printed.
     """
-    values = tuple(runtime.as_operand(v) for v in arguments)
+    need_kernel(kernel)
+    values = kernel.operands(arguments)
     traced = prepare(record(kernel, kernel.specialise(values)).module)
-    slots = layout_of(traced).slots
+    given = [_slot_value(slot, (*kernel.bound, *values)) for slot in layout_of(traced).slots]
+    arrays = [value for value in given if isinstance(value, np.ndarray)]
     contents: set[bytes] = set()
     report = emulator.Report()
     for now in range(seed, seed + max(1, runs or (WEAK_RUNS if weak else 1))):
-        copies = [_slot_value(slot, values) for slot in slots]
+        fresh = iter(runtime.snapshot(arrays))
+        copies = [next(fresh) if isinstance(value, np.ndarray) else value for value in given]
         report = emulator.run(
             traced, copies, dims(grid), dims(workgroup), checks=not weak, seed=now, weak=weak
         )
@@ -362,13 +393,13 @@ def check(
 
 
 def _slot_value(slot: Slot, values: Sequence[Any]) -> Any:
-    """One argument of the evaluator: a copy of the array, or a NumPy scalar."""
+    """One argument of the evaluator: a NumPy array or scalar."""
     value: Any = values[int(slot.source[0])]
     for field in slot.source[1:]:
         value = getattr(value, field) if isinstance(field, str) else value[field]
     if slot.ndim is None:
         return SCALARS[slot.dtype].numpy.type(value)
-    return np.array(value if isinstance(value, np.ndarray) else value.numpy())
+    return value if isinstance(value, np.ndarray) else value.numpy()
 
 
 def prepare_ptx(text: str, entry: str) -> runtime.Execute:
@@ -386,9 +417,7 @@ def prepare_ptx(text: str, entry: str) -> runtime.Execute:
         memory = emulated_ptx.Memory()
         for number, array in enumerate(memories):
             memory.add(array, f"allocation {number}", address=int(array.ctypes.data))
-        machine.launch(
-            entry, grid, workgroup, params, shared_bytes, memory, uninitialised=True
-        )
+        machine.launch(entry, grid, workgroup, params, shared_bytes, memory, uninitialised=True)
 
     return execute
 

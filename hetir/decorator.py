@@ -57,7 +57,7 @@ _CHOICES = {
 }
 
 
-def kernel(
+def kernel(  # noqa: PLR0913 - the options of the contract
     function: Callable[..., None] | None = None,
     /,
     *,
@@ -92,7 +92,9 @@ def kernel(
                 f"`{name}` must be {' or '.join(map(repr, _CHOICES[name]))}, got {value!r}"
             )
     width = subgroup_size
-    if width is not None and (not isinstance(width, int) or width not in (1, 2, 4, 8, 16, 32, 64, 128)):
+    if width is not None and (
+        not isinstance(width, int) or width not in (1, 2, 4, 8, 16, 32, 64, 128)
+    ):
         raise OptionError(
             f"`subgroup_size` must be a power of two from 1 to 128, got {width!r}",
             hint="most devices have 32; 8, 16 and 64 are emulated where they are missing",
@@ -107,6 +109,11 @@ def kernel(
     )
 
     def make(f: Callable[..., None]) -> Kernel:
+        if isinstance(f, Kernel) or not inspect.isroutine(f):
+            raise OptionError(
+                f"`@hetir.kernel` makes a kernel of a function, got {f!r}",
+                hint="put it once, above a `def`",
+            )
         return Kernel(f, options, grid=grid, workgroup=workgroup)
 
     return make if function is None else make(function)
@@ -152,11 +159,13 @@ class Kernel:
         self.parameters = tuple(self.declared)
         self._grid = grid
         self._workgroup = workgroup
-        self._bound = bound
+        self.bound = bound
         self.specialisations: dict[tuple[object, ...], Specialisation] = {}
         self._signature = inspect.Signature(
             [
-                inspect.Parameter(p.name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=p.default)
+                inspect.Parameter(
+                    p.name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=p.default
+                )
                 for p in self.declared.values()
             ]
         )
@@ -170,7 +179,7 @@ class Kernel:
         if instance is None:
             return self
         found = self._methods.get(id(instance))
-        if found is None or found._bound[0] is not instance:
+        if found is None or found.bound[0] is not instance:
             found = Kernel(
                 self.function,
                 self.options,
@@ -244,13 +253,12 @@ class Kernel:
             CompileError: the kernel is wrong for these arguments.
             LaunchError: the shape or an argument cannot be.
         """
-        values = self.bind((), arguments) if isinstance(arguments, Mapping) else self.bind(arguments, {})
-        values = tuple(map(runtime.as_operand, values))
+        values = self.operands(arguments)
         size = self._automatic(values, grid, device) if workgroup == "auto" else workgroup
         items = compiler.dims(size)
         artifact, program = self.program(values, device, items)
         return program.launch(
-            (*self._bound, *values),
+            (*self.bound, *values),
             grid=compiler.dims(grid(items) if callable(grid) else grid),
             workgroup=items,
             queue=queue,
@@ -263,7 +271,19 @@ class Kernel:
             arguments = self.bind(arguments, named)
         values = tuple(map(runtime.as_operand, arguments))
         artifact, program = self.program(values, "cpu", workgroup)
-        program.run((*self._bound, *values), grid, workgroup, records=_records(artifact))
+        program.run((*self.bound, *values), grid, workgroup, records=_records(artifact))
+
+    def operands(self, arguments: Sequence[Any] | Mapping[str, Any]) -> tuple[Any, ...]:
+        """The arguments of a launch in the order of the parameters, as the runtime takes them."""
+        if isinstance(arguments, Mapping):
+            return tuple(map(runtime.as_operand, self.bind((), arguments)))
+        if not isinstance(arguments, tuple | list):
+            raise KernelUseError(
+                f"the arguments of `{self.name}` must be a tuple, a list or a mapping, got "
+                f"a `{type(arguments).__name__}`",
+                hint="write `(x,)` for one argument",
+            )
+        return tuple(map(runtime.as_operand, self.bind(arguments, {})))
 
     def bind(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
         """Positional and named arguments in the order of the parameters."""
@@ -293,7 +313,7 @@ class Kernel:
                 f"`{self.name}` has no type for {', '.join(f'`{n}`' for n in missing)}",
                 hint='give a signature such as "f32, f32[:]", or annotate the parameters',
             )
-        return (*map(Static, self._bound), *(p.annotation for p in found))  # pyright: ignore[reportReturnType]
+        return (*map(Static, self.bound), *(p.annotation for p in found))  # pyright: ignore[reportReturnType]
 
     def declared_array(self, name: str) -> ArrayType | None:
         """The array type that a parameter is annotated with."""
@@ -303,14 +323,14 @@ class Kernel:
     def specialise(self, values: Sequence[Any]) -> tuple[Argument, ...]:
         """What the kernel is specialised on when called with these values."""
         pairs = zip(self.declared.values(), values, strict=True)
-        return (*map(Static, self._bound), *(_argument(p, v) for p, v in pairs))
+        return (*map(Static, self.bound), *(_argument(p, v) for p, v in pairs))
 
     def program(
         self, values: tuple[Any, ...], device: Any, workgroup: Dims
     ) -> tuple[Artifact, Any]:
         """The kernel compiled for these values and workgroup, and loaded on a device."""
         found = self.specialisation(values)
-        name = device if isinstance(device, str) else device.name
+        name = device if isinstance(device, str) else runtime.device(device).name
         entry = found.loaded.get((name, workgroup))
         if entry is None:
             entry = found.loaded[name, workgroup] = self._load(found, device, workgroup)
@@ -348,16 +368,14 @@ class Kernel:
         traced = compiler.record(self, arguments)
         return Specialisation(arguments, traced, compiler.prepare(traced.module))
 
-    def _load(
-        self, found: Specialisation, device: Any, workgroup: Dims
-    ) -> tuple[Artifact, Any]:
+    def _load(self, found: Specialisation, device: Any, workgroup: Dims) -> tuple[Artifact, Any]:
         on = runtime.device(device) if isinstance(device, str) else device
         if on.target == "hetir":
             artifact = compiler.for_evaluator(found.kernel)
         else:
             limits.check_workgroup(on.portrait.limits, workgroup)
             artifact = compiler.lower(found.kernel, on.target, workgroup)
-        return artifact, on.load(artifact, names=(*("self" for _ in self._bound), *self.parameters))
+        return artifact, on.load(artifact, names=(*("self" for _ in self.bound), *self.parameters))
 
 
 def _records(artifact: Artifact) -> runtime.Records | None:

@@ -102,7 +102,7 @@ def checked_indices(tracer: Tracer, array: ArrayHandle, found: list[Any]) -> lis
         tracer.fail(
             IndexingError,
             f"{len(found)} indices for an array of {ndim} dimensions",
-            label=f"the array is {describe(array)}",
+            label=f"this is {describe(array)}",
         )
     found += [Span(None, None, None)] * (ndim - len(found))
     return [_checked(tracer, array, axis, index) for axis, index in enumerate(found)]
@@ -164,7 +164,7 @@ def write(tracer: Tracer, array: ArrayHandle, indices: list[Any], value: Any) ->
         tracer.fail(
             IndexingError,
             "a sub-array cannot be assigned",
-            label=f"the array is {describe(array)}",
+            label=f"this is {describe(array)}",
             hint="store one element: give an index for each axis",
         )
     if array.type.space == "constant":

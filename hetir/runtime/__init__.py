@@ -59,6 +59,7 @@ from hetir.runtime.launch import Launch
 from hetir.runtime.operands import as_operand
 from hetir.runtime.program import Program
 from hetir.runtime.registry import absent, array, device, devices, empty, register, zeros
+from hetir.runtime.staging import snapshot
 from hetir.runtime.store import decode, encode
 
 __all__ = [
@@ -93,5 +94,6 @@ __all__ = [
     "empty",
     "encode",
     "register",
+    "snapshot",
     "zeros",
 ]

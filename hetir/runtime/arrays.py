@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -168,7 +169,10 @@ def element_type(dtype: Any) -> np.dtype[Any]:
     name = dtype if isinstance(dtype, str) else getattr(dtype, "name", None)
     found = NUMPY.get(name or "")
     if found is None:
-        found = np.dtype(dtype)
+        try:
+            found = np.dtype(dtype)
+        except TypeError:
+            raise ArgumentError(f"there is no type `{dtype}`", hint="write for example `f32`") from None
         if found not in NAMES:
             raise ArgumentError(f"arrays of `{found}` have no type in a kernel")
     return found
@@ -176,8 +180,11 @@ def element_type(dtype: Any) -> np.dtype[Any]:
 
 def extents(shape: int | Sequence[int]) -> tuple[int, ...]:
     """A shape as a tuple of Python integers."""
-    sizes = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
-    result = tuple(int(size) for size in sizes)
+    try:
+        sizes = (shape,) if hasattr(shape, "__index__") else tuple(shape)  # pyright: ignore
+        result = tuple(operator.index(size) for size in sizes)
+    except TypeError:
+        raise ArgumentError(f"a shape is integers, got `{shape}`", hint="write (4, 8)") from None
     if any(size < 0 for size in result):
         raise ArgumentError(f"a shape has no negative extents, got {result}")
     return result

@@ -67,8 +67,18 @@ def _of_tensor(torch: Any, tensor: Any) -> np.ndarray[Any, Any]:
         raise ArgumentError("the tensor is a lazy view", hint="write `x.resolve_conj()`")
     bits, name = _TORCH_BITS.get(str(tensor.dtype), (None, ""))
     if bits is None:
-        return tensor.numpy()
+        return _shown(tensor)
     return tensor.view(getattr(torch, bits)).numpy().view(NUMPY[name])
+
+
+def _shown(tensor: Any) -> np.ndarray[Any, Any]:
+    try:
+        return tensor.numpy()
+    except TypeError:  # such as of a quantised tensor
+        raise ArgumentError(
+            f"a tensor of `{tensor.dtype}` has no type in a kernel",
+            hint="write `x.to(torch.float32)`",
+        ) from None
 
 
 def _of_dlpack(value: Any) -> np.ndarray[Any, Any]:

@@ -76,6 +76,10 @@ class Registry:
         """A device by name; `cuda` stands for `cuda:0`. Raises DeviceError."""
         if isinstance(name, Device):
             return name
+        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise DeviceError(
+                f"a device is named by a string, got `{name!r}`", hint='write for example "cpu"'
+            )
         driver = name.partition(":")[0]
         if driver in self._probes:
             for device in self._probe(driver):

@@ -91,3 +91,19 @@ def _spans(arrays: Sequence[HostArray]) -> list[Span]:
         else:
             spans.append(Span(low, high))
     return spans
+
+
+def snapshot(arrays: Sequence[HostArray]) -> list[HostArray]:
+    """Writable copies that have the arrays' strides and overlap where the arrays do."""
+    spans = _spans([array for array in arrays if array.size])
+    data = [host_bytes(span.low, span.high - span.low).copy() for span in spans]
+
+    def copied(array: HostArray) -> HostArray:
+        if not array.size:
+            return array.copy()
+        low, high = _bounds(array)
+        at = next(n for n, s in enumerate(spans) if s.low <= low and high <= s.high)
+        start = array.__array_interface__["data"][0] - spans[at].low
+        return np.ndarray(array.shape, array.dtype, data[at], start, array.strides)
+
+    return [copied(array) for array in arrays]

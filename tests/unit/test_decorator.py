@@ -151,7 +151,9 @@ def test_print_shows_lines_in_order_of_work_items(capfd, device):
         i = hl.global_id(0)
         hl.print("item {} has {}", i, x[i])
 
-    tell.launch((np.array([0.5, -1.0, 3.0], np.float32),), grid=3, workgroup=1, device=device).wait()
+    tell.launch(
+        (np.array([0.5, -1.0, 3.0], np.float32),), grid=3, workgroup=1, device=device
+    ).wait()
     assert capfd.readouterr().out == "item 0 has 0.5\nitem 1 has -1.0\nitem 2 has 3.0\n"
 
 
@@ -177,7 +179,7 @@ def test_failed_assertion_names_its_line(device):
     @hetir.kernel(debug=True)
     def positive(x):
         i = hl.global_id(0)
-        hl.assert_(x[i] > 0, "x must be positive")
+        hl.assert_(x[i] > 0, "x must be positive")  # noqa: PT009
 
     good, bad = np.ones(4), np.array([1, 2, -3, 4.0])
     positive.launch((good,), grid=1, workgroup=4, device=device).wait()
@@ -320,3 +322,77 @@ def test_a_fixed_grid_that_depends_on_the_workgroup_is_refused():
     x, y = np.ones(10, np.float32), np.zeros(10, np.float32)
     with pytest.raises(HetirError, match=r"grid=lambda w: hetir\.cdiv"):
         scale.launch((x, 2.0, y), grid=1, workgroup="auto")
+
+
+class Adder:
+    def __init__(self, step):
+        self.step = step
+
+    @hetir.kernel
+    def add(self, x):
+        i = hl.global_id(0)
+        if i < x.shape[0]:
+            x[i] += self.step
+
+
+def test_methods_are_checked_and_compiled_ahead():
+    x = np.zeros(3, np.float32)
+    add = Adder(2).add
+    assert hetir.check(add, (x,), 1, 4).faults == ()
+    assert hetir.check(add, {"x": x}, 1, 4).faults == ()
+    assert (x == 0).all()
+    assert "%x: array<f32[?], global> from 1" in add.hir("f32[:]")
+
+
+@hetir.kernel
+def shift(x, y):
+    i = hl.global_id(0)
+    if i < x.shape[0]:
+        y[i] = x[i] + 1
+
+
+def test_check_sees_arrays_that_overlap():
+    x = np.arange(11, dtype=np.float32)
+    report = hetir.check(shift, (x[:-1], x[1:]), 1, 16)
+    assert [fault.code for fault in report.faults] == ["HET602"]
+    assert (x == np.arange(11)).all()
+    assert hetir.check(shift, (x, x), 1, 16).faults == ()
+    assert hetir.check(shift, (x[::-2], np.zeros(0)), 1, 16).faults[0].code == "HET600"
+
+
+def test_check_keeps_strides():
+    @hetir.kernel
+    def strides(x):
+        hl.print("{} {}", x.strides[0], x.strides[1])
+        x[0, 1] = 5
+
+    x = np.zeros((8, 8), np.float32)
+    assert tuple(hetir.check(strides, (x[::-2, 1:3],), 1, 1).output) == ("-64 4",)
+    assert (x == 0).all()
+
+
+MISUSE = {
+    "compile a function": (lambda x: hetir.compile(print, "f32[:]"), "HET362"),
+    "check a function": (lambda x: hetir.check(print, (x,), 1, 1), "HET362"),
+    "check with an argument missing": (lambda x: hetir.check(shift, (x,), 1, 1), "HET520"),
+    "no work-items": (lambda x: hetir.compile(shift, "f32[:], f32[:]", workgroup=0), "HET404"),
+    "an array for the tuple": (lambda x: shift.launch(x, grid=1, workgroup=1), "HET520"),
+    "a number as device": (
+        lambda x: shift.launch((x, x), grid=1, workgroup=1, device=3),
+        "HET500",
+    ),
+    "device of a number": (lambda x: hetir.device(3), "HET500"),
+    "a type that is none": (lambda x: hetir.zeros(3, "x32"), "HET501"),
+    "a word as shape": (lambda x: hetir.empty("a"), "HET501"),
+    "a kernel twice": (lambda x: hetir.kernel(shift), "HET521"),
+    "a kernel of a class": (lambda x: hetir.kernel(int), "HET521"),
+}
+
+
+@pytest.mark.parametrize("name", MISUSE)
+def test_misuse_is_a_users_error(name):
+    act, code = MISUSE[name]
+    with pytest.raises(HetirError) as caught:
+        act(np.zeros(4, np.float32))
+    assert caught.value.code == code
+    assert caught.value.hint
