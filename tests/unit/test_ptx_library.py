@@ -267,3 +267,26 @@ def test_a_cubin_without_an_assembler_is_refused(tmp_path: Any, monkeypatch: Any
     assembler.find.cache_clear()
     assert "needs NVIDIA's assembler" in str(done.exception)
     assert not cubin.exists()
+
+
+def test_debug_kernels_lead_back_to_their_lines() -> None:
+    """`.file` and `.loc` name the Python file and the line of each statement, helpers' too."""
+    import hetir
+    import hetir.lang as hl
+
+    @hetir.kernel(debug=True)
+    def steps(x: hl.Array[hl.f32, 1]):
+        i = hl.global_id(0)
+        x[i] = x[i] * 3.0
+        x[i] = hl.exp(x[i])
+
+    traced = compiler.record(steps, steps.annotated())
+    kernel = simplify(compiler.prepare(traced.module))
+    made = compile_kernel(kernel, target="ptx:sm_90")
+    files = dict(re.findall(r'^\s*\.file\s+(\d+) "(.*)"', made.text, re.MULTILINE))
+    (own,) = (number for number, name in files.items() if name == __file__)
+    assert any(name.endswith("exponential.py") for name in files.values())
+    first = steps.function.__code__.co_firstlineno + 1
+    lines = {int(n) for n in re.findall(rf"^\s*\.loc\s+{own} (\d+) ", made.text, re.MULTILINE)}
+    assert {first + 1, first + 2} <= lines
+    assert ".loc" not in compile_kernel(kernel, target="ptx:sm_90", lines=False).text

@@ -56,17 +56,18 @@ def compile_kernel(
     workgroup: Workgroup | None = None,
     disjoint: bool = False,
     binary: bool = True,
+    lines: bool | None = None,
 ) -> Artifact:
     """Compile a kernel without calls to PTX, and to a cubin where an assembler is found.
 
     `optimise` is LLVM's level, 0 to 3. `workgroup` fixes the work-items a workgroup.
     `disjoint` promises that no two array arguments overlap. Without `binary` nothing is
-    assembled. The entry takes two parameters by value: the argument block, where the layout
-    has a size, and 56 bytes of the launch: i64 groups[3], i64 first group[3], u64 address of
-    the record buffer or 0.
+    assembled. `lines` adds line information, which `debug=True` kernels have anyway.
+    docs/ptx.md says what the entry's parameters are.
     """
     chip = chip_of(target)
-    emitter = _emitter(kernel, target, workgroup, disjoint)
+    lines = kernel.options.debug if lines is None else lines
+    emitter = _emitter(kernel, target, workgroup, disjoint, lines)
     lowered, layout = emitter.kernel, layout_of(emitter.kernel)
     text = emitter.module()
     # exchanges between work-items may need more than the kernel's own arrays
@@ -77,7 +78,7 @@ def compile_kernel(
         needs = max(needs, ONE_WAY_FENCES_VERSION)
     made = compile_ir(text, chip.machine(needs), level=optimise, assembly=True, vectorise=False)
     assert made.assembly is not None
-    assembled = assemble(made.assembly, chip.arch) if binary else None
+    assembled = assemble(made.assembly, chip.arch, lines=lines) if binary else None
     shaped = "\0".join((str(VERSION), version(), text, chip.arch, str(needs), str(optimise)))
     return Artifact(
         kernel=kernel.name,
@@ -99,12 +100,18 @@ def sass(artifact: Artifact) -> str:
     return disassemble(artifact.text, artifact.binary, chip_of(artifact.target).arch)
 
 
-def _emitter(kernel: Kernel, target: str, workgroup: Workgroup | None, disjoint: bool) -> Emitter:
+def _emitter(
+    kernel: Kernel,
+    target: str,
+    workgroup: Workgroup | None,
+    disjoint: bool,
+    lines: bool = False,
+) -> Emitter:
     description = target_of(target, kernel.options.width)
     lowered = legalize(expand_arrays(kernel), description)
     _check_exchanges(lowered, target)
     layout = layout_of(lowered)
-    return Emitter(lowered, layout, target, workgroup=workgroup, disjoint=disjoint)
+    return Emitter(lowered, layout, target, workgroup=workgroup, disjoint=disjoint, lines=lines)
 
 
 def _check_exchanges(kernel: Kernel, target: str) -> None:

@@ -93,7 +93,7 @@ def version(tool: str = "ptxas") -> str:
     return f"{tool} {match[1]}" if match else tool
 
 
-def assemble(text: str, arch: str) -> Assembled | None:
+def assemble(text: str, arch: str, *, lines: bool = False) -> Assembled | None:
     """A cubin for `arch`, or None where no assembler is found. Raises AssemblerError."""
     place = find("ptxas")
     if place is None:
@@ -103,7 +103,8 @@ def assemble(text: str, arch: str) -> Assembled | None:
         source = Path(folder) / "kernel.ptx"
         source.write_text(text, encoding="utf-8")
         # the text states every rounding; nothing is left to be fused
-        options = ["-arch", arch, "-v", "--fmad", "false", "-o", str(out), str(source)]
+        options = ["-arch", arch, "-v", "--fmad", "false", *(["--generate-line-info"] * lines)]
+        options += ["-o", str(out), str(source)]
         done = _run([str(place), *options])
         log = (done.stdout + done.stderr).replace(str(source), "kernel.ptx")
         if done.returncode or not out.exists():

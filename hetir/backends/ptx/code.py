@@ -26,7 +26,17 @@ def literal_operand(type_: str, value: int) -> Operand:
 
 
 class PtxCode(Code):
-    """The text of one kernel."""
+    """The text of one kernel; `suffix` says where the present op stands in the source."""
+
+    suffix = ""
+
+    def add(self, text: str) -> str:
+        """Append an instruction with a result and give the result's name."""
+        return super().add(text + self.suffix)
+
+    def put(self, text: str) -> None:
+        """Append an instruction without a result."""
+        super().put(text + self.suffix)
 
     def type(self, kind: Type) -> str:
         """The LLVM type of a value."""

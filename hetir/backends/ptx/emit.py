@@ -7,6 +7,7 @@ from hetir.backends.llvm.rules import RULES
 from hetir.backends.llvm.structure import Structured
 from hetir.backends.ptx.code import PtxCode
 from hetir.backends.ptx.frame import MAX_ITEMS, Frame, Workgroup
+from hetir.backends.ptx.lines import Lines
 from hetir.backends.ptx.memory import Memory, root_of, synchronises
 from hetir.backends.ptx.records import Records
 from hetir.backends.ptx.subgroups import Subgroups
@@ -47,6 +48,7 @@ class Emitter(Structured):
         *,
         workgroup: Workgroup | None,
         disjoint: bool,
+        lines: bool = False,
     ) -> None:
         super().__init__(PtxCode())
         self.kernel = kernel
@@ -54,6 +56,7 @@ class Emitter(Structured):
         self.memory = Memory(self.code, kernel, target)
         self.subgroups = Subgroups(self.code, self.frame, kernel)
         self.records = Records(self.code, self.frame, kernel, target)
+        self.lines = Lines(kernel) if lines else None
         self._definitions = definitions(kernel.body)
         self._constant = _constant(kernel) if disjoint else frozenset[Value]()
 
@@ -67,6 +70,8 @@ class Emitter(Structured):
         self.code.fill(allocas, self.frame.allocas)
         body = "\n".join(self.code.lines)
         head = f"define ptx_kernel void @{entry_of(self.kernel)}({self.frame.signature}) #0"
+        if self.lines is not None:
+            head += f" !dbg !{self.lines.program}"
         parts = [
             *self.frame.globals(),
             f"{head} {{\nentry:\n{body}\n}}",
@@ -76,6 +81,7 @@ class Emitter(Structured):
             "attributes #1 = { nounwind convergent }",
             "attributes #2 = { nounwind noinline cold convergent }",
             "!0 = !{}",
+            *(self.lines.text() if self.lines else ()),
         ]
         return "\n\n".join(parts) + "\n"
 
@@ -92,7 +98,10 @@ class Emitter(Structured):
     def emit(self, op: Operation) -> None:
         """Emit an op without regions that is no terminator."""
         args = [self.local[v] for v in op.operands if not isinstance(v.type, ArrayType)]
+        if self.lines is not None:
+            self.code.suffix = self.lines.suffix(op.loc)
         result = self._emit(op, args)
+        self.code.suffix = ""
         if op.results and result is not None:
             self.local[op.result] = result
 
