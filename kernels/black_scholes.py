@@ -71,7 +71,9 @@ def case(rng, size=1 << 22, data=None):
         }
 
     return Case(
-        steps=(Step(black_scholes, (spot, strike, years, call, put), (hetir.cdiv(size, 256),), (256,)),),
+        steps=(
+            Step(black_scholes, (spot, strike, years, call, put), (hetir.cdiv(size, 256),), (256,)),
+        ),
         results={"call": call, "put": put},
         expected=expected,
         tolerance=1e-5,

@@ -7,9 +7,7 @@ import hetir.lang as hl
 from hetir.library import Case, Step
 
 RADIUS = 3
-WEIGHTS = tuple(
-    float(w) for w in np.array([1, 6, 15, 20, 15, 6, 1], np.float32) / np.float32(64)
-)
+WEIGHTS = tuple(float(w) for w in np.array([1, 6, 15, 20, 15, 6, 1], np.float32) / np.float32(64))
 
 
 @hetir.kernel

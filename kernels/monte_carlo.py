@@ -30,10 +30,20 @@ def philox(seed, counters):
     """Philox 4x32-10 in NumPy (Salmon et al., Parallel random numbers: as easy as 1, 2, 3)."""
     mask = np.uint64(0xFFFFFFFF)
     k0, k1 = np.uint64(seed & 0xFFFFFFFF), np.uint64(seed >> 32)
-    c = [counters & mask, counters >> np.uint64(32), np.zeros_like(counters), np.zeros_like(counters)]
+    c = [
+        counters & mask,
+        counters >> np.uint64(32),
+        np.zeros_like(counters),
+        np.zeros_like(counters),
+    ]
     for _ in range(10):
         p0, p1 = c[0] * np.uint64(0xD2511F53), c[2] * np.uint64(0xCD9E8D57)
-        c = [(p1 >> np.uint64(32)) ^ c[1] ^ k0, p1 & mask, (p0 >> np.uint64(32)) ^ c[3] ^ k1, p0 & mask]
+        c = [
+            (p1 >> np.uint64(32)) ^ c[1] ^ k0,
+            p1 & mask,
+            (p0 >> np.uint64(32)) ^ c[3] ^ k1,
+            p0 & mask,
+        ]
         k0, k1 = (k0 + np.uint64(0x9E3779B9)) & mask, (k1 + np.uint64(0xBB67AE85)) & mask
     return c
 

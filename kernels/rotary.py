@@ -38,7 +38,14 @@ def case(rng, size=(16, 1024, 64), data=None):
         return {"y": np.concatenate([a * cosine - b * sine, b * cosine + a * sine], 2)}
 
     return Case(
-        steps=(Step(rotary, (x, cosine, sine, y), (hetir.cdiv(pairs, 32), hetir.cdiv(positions, 4), heads), (32, 4)),),
+        steps=(
+            Step(
+                rotary,
+                (x, cosine, sine, y),
+                (hetir.cdiv(pairs, 32), hetir.cdiv(positions, 4), heads),
+                (32, 4),
+            ),
+        ),
         results={"y": y},
         expected=expected,
         bytes=8 * x.size + 8 * cosine.size,

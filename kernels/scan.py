@@ -47,7 +47,11 @@ def scan_from(x: hl.Array[hl.f32, 1], before: hl.Array[hl.f32, 1], y: hl.Array[h
 
 def case(rng, size=1 << 24, data=None):
     """`size` small integers as floats, so that every sum is exact; `data` replaces them."""
-    x = rng.integers(-4, 5, size).astype(np.float32) if data is None else data.ravel().astype(np.float32)
+    x = (
+        rng.integers(-4, 5, size).astype(np.float32)
+        if data is None
+        else data.ravel().astype(np.float32)
+    )
     blocks = max(1, hetir.cdiv(x.size, BLOCK))
     sums, before = np.empty(blocks, np.float32), np.empty(blocks, np.float32)
     y = np.empty_like(x)

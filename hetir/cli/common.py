@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from hetir import library
+from hetir.decorator import Kernel
 from hetir.diagnostics import HetirError
 from hetir.ir.types import SCALARS
-from hetir.decorator import Kernel
 
 
 class UsageError(HetirError):
@@ -39,7 +39,8 @@ def find_kernel(spec: str) -> Kernel:
         return kernels[name]
     if len(kernels) != 1:
         raise UsageError(
-            f"{path} has {len(kernels)} kernels", hint=f"name one: {path}:{next(iter(kernels), 'NAME')}"
+            f"{path} has {len(kernels)} kernels",
+            hint=f"name one: {path}:{next(iter(kernels), 'NAME')}",
         )
     return next(iter(kernels.values()))
 
@@ -56,7 +57,9 @@ def kernels_in(path: str) -> Mapping[str, Kernel]:
     if not file.exists() and file.parts[:1] == ("kernels",):
         file = library.folder().joinpath(*file.parts[1:])
     if not file.is_file():
-        raise UsageError(f"there is no file {path}", hint="give the path of a Python file with kernels")
+        raise UsageError(
+            f"there is no file {path}", hint="give the path of a Python file with kernels"
+        )
     module = library.load(file)
     return {k: v for k, v in vars(module).items() if isinstance(v, Kernel)}
 
@@ -99,7 +102,8 @@ def _pair(kernel: Kernel, text: str) -> tuple[str, Any]:
         raise UsageError(f"`{text}` is not NAME=VALUE", hint="write x=x.npy or n=3")
     if name not in kernel.parameters:
         raise UsageError(
-            f"`{kernel.name}` has no parameter `{name}`", hint=f"it has {_listed(kernel.parameters)}"
+            f"`{kernel.name}` has no parameter `{name}`",
+            hint=f"it has {_listed(kernel.parameters)}",
         )
     return name, parse_value(value)
 
@@ -110,7 +114,9 @@ def parse_value(text: str) -> Any:
         try:
             return np.load(text, allow_pickle=False)
         except (OSError, ValueError) as error:
-            raise UsageError(f"cannot read {text}: {error}", hint="give a .npy file of numbers") from None
+            raise UsageError(
+                f"cannot read {text}: {error}", hint="give a .npy file of numbers"
+            ) from None
     if match := re.fullmatch(r"(\w+)\[([\d,x ]*)\]", text):
         if match[1] not in SCALARS:
             raise UsageError(f"there is no type `{match[1]}`", hint=f"types are {_listed(SCALARS)}")

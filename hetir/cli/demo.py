@@ -52,16 +52,22 @@ def read_data(path: Path) -> np.ndarray[Any, Any]:
     try:
         if path.suffix == ".npy":
             return np.load(path, allow_pickle=False)
-        from PIL import Image  # noqa: PLC0415 (optional)
+        from PIL import Image
 
         return np.asarray(Image.open(path).convert("L"), np.float32) / 255
     except ImportError:
-        raise UsageError("images need Pillow", hint="pip install pillow, or give a .npy file") from None
+        raise UsageError(
+            "images need Pillow", hint="pip install pillow, or give a .npy file"
+        ) from None
     except (OSError, ValueError) as error:
-        raise UsageError(f"cannot read {path}: {error}", hint="give a .npy file or an image") from None
+        raise UsageError(
+            f"cannot read {path}: {error}", hint="give a .npy file or an image"
+        ) from None
 
 
-def measure(name: str, data: np.ndarray[Any, Any] | None, device: str, *, small: bool) -> dict[str, Any]:
+def measure(
+    name: str, data: np.ndarray[Any, Any] | None, device: str, *, small: bool
+) -> dict[str, Any]:
     """Compile and run one case: first-run and best time, bandwidth, error."""
     case, source = _case(name, data, small=small)
     case.reset()
@@ -99,7 +105,9 @@ def _case(name: str, data: np.ndarray[Any, Any] | None, *, small: bool) -> tuple
 
 def show(rows: list[dict[str, Any]], device: str) -> None:
     """The table for people."""
-    table = Table(title=f"hetir demo on {device}: results beside NumPy", box=box.SIMPLE, padding=(0, 1, 0, 0))
+    table = Table(
+        title=f"hetir demo on {device}: results beside NumPy", box=box.SIMPLE, padding=(0, 1, 0, 0)
+    )
     table.add_column("kernel", no_wrap=True)
     table.add_column("input", no_wrap=True)
     for head in ("first ms", "ms", "GB/s", "GFLOP/s", "error"):

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
+from hetir.backends import cpu, ptx
 from hetir.cli.common import UsageError, find_kernel, parse_dims
 from hetir.compiler import compile as compile_kernel
-from hetir.backends import cpu, ptx
 
 _STAGES = {
     **{"hir": "hetir", "llvm": "cpu", "asm": "cpu", "spirv": "spirv:opencl"},
@@ -25,7 +25,9 @@ def register(app: typer.Typer) -> None:
 def inspect(
     kernel: Annotated[str, typer.Argument(metavar="FILE.py:KERNEL")],
     stage: Annotated[str, typer.Option(help="hir, llvm, asm, spirv, ptx or sass.")] = "hir",
-    signature: Annotated[str, typer.Option(help='"f32, f32[:], i64"; from annotations if left out.')] = "",
+    signature: Annotated[
+        str, typer.Option(help='"f32, f32[:], i64"; from annotations if left out.')
+    ] = "",
     target: Annotated[str, typer.Option(help="Default: the stage's own.")] = "",
     workgroup: Annotated[str, typer.Option(help="Compile for this size.")] = "",
 ) -> None:

@@ -92,5 +92,6 @@ def constant(op: Operation) -> float | int | bool | None:
     if op.spec is not ops.CONST:
         return None
     kind, bits = op.attrs["type"], op.attrs["bits"]
-    assert isinstance(kind, Scalar) and isinstance(bits, int)
+    assert isinstance(kind, Scalar)
+    assert isinstance(bits, int)
     return value_of(kind, bits)

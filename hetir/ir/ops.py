@@ -166,7 +166,8 @@ def check_attrs(spec: Spec, attrs: Attrs) -> None:
 
 def _const(_: Types, attrs: Attrs) -> tuple[Type, ...]:
     kind, bits = attrs["type"], attrs["bits"]
-    assert isinstance(kind, Scalar) and isinstance(bits, int)
+    assert isinstance(kind, Scalar)
+    assert isinstance(bits, int)
     if not 0 <= bits < 1 << kind.bits:
         raise RuleError(f"the bits of `const` do not fit `{kind}`")
     return (kind,)
@@ -426,4 +427,3 @@ PRINT = _op("print", "... ->", "Write a line to the launch's output; `{}` in the
 ASSERT = _op("assert", "bool ->", "Report a failed check with its place; the kernel goes on.", attrs={"message": str}, effect=_RW)
 OUT_OF_BOUNDS = _op("out_of_bounds", "i64... ->", "Report an access that was skipped: index and extent of each axis.", attrs={"array": str}, effect=_RW, rule=_pairs)
 # fmt: on
-

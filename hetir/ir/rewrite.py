@@ -15,7 +15,9 @@ def substitute(env: Env, value: Value) -> Value:
     return env.get(value, value)
 
 
-def map_region(region: Region, env: Env, visit: Callable[[Operation, Env], list[Operation]]) -> Region:
+def map_region(
+    region: Region, env: Env, visit: Callable[[Operation, Env], list[Operation]]
+) -> Region:
     """Rebuild a region: `visit` turns each op (operands and regions still old) into ops.
 
     `visit` records in `env` what the old results became. Block arguments are kept.
@@ -26,7 +28,9 @@ def map_region(region: Region, env: Env, visit: Callable[[Operation, Env], list[
     return Region(region.args, tuple(body))
 
 
-def rebuild(op: Operation, env: Env, visit: Callable[[Operation, Env], list[Operation]]) -> Operation:
+def rebuild(
+    op: Operation, env: Env, visit: Callable[[Operation, Env], list[Operation]]
+) -> Operation:
     """The same op with operands replaced and inner regions mapped; results are kept."""
     operands = tuple(env.get(v, v) for v in op.operands)
     regions = tuple(map_region(r, env, visit) for r in op.regions)

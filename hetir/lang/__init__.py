@@ -15,6 +15,7 @@ from hetir.ir.types import U8 as u8
 from hetir.ir.types import U16 as u16
 from hetir.ir.types import U32 as u32
 from hetir.ir.types import U64 as u64
+from hetir.lang import values
 from hetir.lang.annotations import Array, static
 from hetir.lang.atomics import (
     atomic_add,
@@ -93,7 +94,6 @@ from hetir.lang.subgroups import (
     subgroup_reduce,
     subgroup_scan,
 )
-from hetir.lang import values
 from hetir.lang.values import *  # noqa: F403 (its __all__ joins ours)
 from hetir.lang.workgroup import workgroup_reduce, workgroup_scan
 

@@ -54,7 +54,7 @@ def _note(found: dict[Value, int], value: Value, bits: int) -> None:
         found[value] = bits
 
 
-def _bits(op: Operation, found: Mapping[Value, int]) -> int:
+def _bits(op: Operation, found: Mapping[Value, int]) -> int:  # noqa: PLR0911 - one an op
     known = _KNOWN.get(op.name)
     if known is not None:
         return known + 1  # the sign

@@ -76,7 +76,9 @@ def test_run_takes_the_usual_launch_of_the_kernel(hetir_command, folder, device)
 def test_run_takes_the_librarys_kernels_from_any_folder(hetir_command, folder):
     x = np.random.default_rng(0).random((5, 33), np.float32)
     np.save("m.npy", x)
-    status, _, err = hetir_command("run", "kernels/softmax.py:softmax", "x=m.npy", "--out", "y=s.npy")
+    status, _, err = hetir_command(
+        "run", "kernels/softmax.py:softmax", "x=m.npy", "--out", "y=s.npy"
+    )
     assert (status, err) == (0, "")
     e = np.exp(x.astype(np.float64))
     assert np.allclose(np.load("s.npy"), e / e.sum(1, keepdims=True), atol=1e-6)
@@ -86,7 +88,11 @@ MISTAKES = {
     "no file": (("run", "absent.py:k"), 1, "there is no file absent.py"),
     "no kernel": (("run", "mine.py:k"), 1, "has no kernel `k`"),
     "several": (("run", "mine.py"), 1, "name one: mine.py:scale"),
-    "missing": (("run", "mine.py:scale", "x=x.npy", "--grid", "1"), 1, "needs a value for `factor`, `y`"),
+    "missing": (
+        ("run", "mine.py:scale", "x=x.npy", "--grid", "1"),
+        1,
+        "needs a value for `factor`, `y`",
+    ),
     "unknown": (("run", "mine.py:scale", "z=3"), 1, "has no parameter `z`"),
     "not a pair": (("run", "mine.py:scale", "x.npy"), 1, "is not NAME=VALUE"),
     "bad value": (("run", "mine.py:scale", "factor=three"), 1, "`three` is not a value"),
@@ -141,7 +147,9 @@ def test_check_finds_the_line(hetir_command, folder):
     assert "no faults" in out
 
 
-@pytest.mark.parametrize(("stage", "text"), [("hir", "kernel scale("), ("llvm", "define"), ("asm", "scale:")])
+@pytest.mark.parametrize(
+    ("stage", "text"), [("hir", "kernel scale("), ("llvm", "define"), ("asm", "scale:")]
+)
 def test_inspect_prints_a_stage(hetir_command, folder, stage, text):
     status, out, _ = hetir_command("inspect", "mine.py:scale", "--stage", stage)
     assert status == 0

@@ -112,13 +112,13 @@ def test_a_uniform_return_from_a_loop_that_some_lanes_entered(lanes, trips):
     assert (x == want).all()
 
 
-RANGE_AT_THE_EDGE = """kernel k(%x: array<i32[?], global> from 0, %from: i64 from 1, %to: i64 from 2) {
+RANGE_AT_THE_EDGE = """kernel k(%x: array<i32[?], global> from 0, %a: i64 from 1, %b: i64 from 2) {
   %i: i64 = local_id axis=0
   %size: i64 = group_size axis=0
-  %start: i64 = add %from, %i
+  %start: i64 = add %a, %i
   %zero: i32 = const 0
   %one: i32 = const 1
-  %n: i32 = for %start, %to, %size, %zero (%k: i64, %count: i32) {
+  %n: i32 = for %start, %b, %size, %zero (%k: i64, %count: i32) {
     %more: i32 = add %count, %one
     yield %more
   }
@@ -137,10 +137,10 @@ def test_strided_ranges_do_not_wrap_at_the_largest_index(lanes, stop):
     assert x.tolist() == [len(range(start + i, stop, 16)) for i in range(16)]
 
 
-WRAPPING_COMPARE = """kernel k(%x: array<bool[?], global> from 0, %base: i64 from 1, %limit: i64 from 2) {
+WRAPPING_COMPARE = """kernel k(%x: array<bool[?], global> from 0, %base: i64 from 1, %top: i64 from 2) {
   %i: i64 = local_id axis=0
   %sum: i64 = add %base, %i
-  %less: bool = lt %sum, %limit
+  %less: bool = lt %sum, %top
   store %x, %i, %less
   return
 }

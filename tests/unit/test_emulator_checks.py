@@ -636,7 +636,11 @@ def wait_for_an_earlier_ticket() -> Launch:
     return m, [np.zeros(1, np.uint32), np.zeros(1, np.uint32), f32(1)], 6, 32
 
 
-@pytest.mark.parametrize(("name", "code", "array_name", "build"), FAULTY, ids=lambda v: getattr(v, "__name__", str(v))[:40])
+@pytest.mark.parametrize(
+    ("name", "code", "array_name", "build"),
+    FAULTY,
+    ids=lambda v: getattr(v, "__name__", str(v))[:40],
+)
 def test_planted_fault_is_found(
     name: str, code: str, array_name: str, build: Callable[[], Launch]
 ) -> None:

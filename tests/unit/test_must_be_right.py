@@ -93,7 +93,10 @@ def corners(dtype):
     info = np.iinfo(dtype)
     edge = {info.min, info.min + 1, -7, -3, -2, -1, 0, 1, 2, 3, 7, info.max - 1, info.max}
     values = np.array([v for v in sorted(edge) if info.min <= v <= info.max], dtype)
-    return [np.ascontiguousarray(m) for m in (np.repeat(values, values.size), np.tile(values, values.size))]
+    return [
+        np.ascontiguousarray(m)
+        for m in (np.repeat(values, values.size), np.tile(values, values.size))
+    ]
 
 
 def wrap(value, dtype):
@@ -137,9 +140,9 @@ def test_shift_counts_at_and_past_the_width(dtype, length, device):
     n = counts.astype(np.uint8).astype(dtype)
     left, right = np.empty_like(a), np.empty_like(a)
     run(shifts, (a, n, left, right), hetir.cdiv(length, 64), 64, device)
-    for x, c, l, r in zip(a.tolist(), n.tolist(), left.tolist(), right.tolist(), strict=True):
-        assert l == wrap(x << (c % bits), dtype)
-        assert r == x >> (c % bits)
+    for x, c, up, down in zip(a.tolist(), n.tolist(), left.tolist(), right.tolist(), strict=True):
+        assert up == wrap(x << (c % bits), dtype)
+        assert down == x >> (c % bits)
 
 
 # ---- floats -------------------------------------------------------------------------------
@@ -183,11 +186,15 @@ def test_float_to_integer_saturates(to, device):
             y[i] = x[i]
 
     info = np.iinfo(to)
-    x = np.array([0.0, -0.0, 1.5, -1.5, 1e30, -1e30, np.inf, -np.inf, np.nan, 300.7, -129.9], np.float32)
+    x = np.array(
+        [0.0, -0.0, 1.5, -1.5, 1e30, -1e30, np.inf, -np.inf, np.nan, 300.7, -129.9], np.float32
+    )
     y = np.empty(x.size, to)
     run(convert, (x, y), 1, 16, device)
-    want = [0 if math.isnan(v) else int(max(info.min, min(info.max, v if math.isinf(v) else int(v))))
-            for v in x.tolist()]
+    want = [
+        0 if math.isnan(v) else int(max(info.min, min(info.max, v if math.isinf(v) else int(v))))
+        for v in x.tolist()
+    ]
     assert y.tolist() == want
 
 
@@ -212,7 +219,9 @@ def test_product_and_sum_are_not_contracted(dtype, device):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int32, np.uint64, np.int8, np.uint16])
+@pytest.mark.parametrize(
+    "dtype", [np.float16, np.float32, np.float64, np.int32, np.uint64, np.int8, np.uint16]
+)
 def test_atomic_add_of_every_width(dtype, device):
     @hetir.kernel
     def count(total):

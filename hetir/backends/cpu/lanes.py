@@ -169,7 +169,7 @@ class Lanes:
                 made = Rep("lanes", RULES[key_of(op)](self.code, op, names))
         self.reps[op.result] = made
 
-    def _on_lines(self, op: Operation, reps: Sequence[Rep]) -> Rep | None:
+    def _on_lines(self, op: Operation, reps: Sequence[Rep]) -> Rep | None:  # noqa: PLR0911
         """i64 arithmetic that keeps the form of a line, or None."""
         if not any(r.kind == "line" for r in reps):
             return None
@@ -206,7 +206,9 @@ class Lanes:
             return rep if kind == I64 else Rep("lanes", self.spread(rep, I64))
         narrow = scalar_type(kind)
         first = self.splat(narrow, self.code.add(f"trunc i64 {rep.name} to {narrow}"))
-        return Rep("lanes", self.code.add(f"add {self.of(narrow)} {first}, {self._wrapped(rep, kind)}"))
+        return Rep(
+            "lanes", self.code.add(f"add {self.of(narrow)} {first}, {self._wrapped(rep, kind)}")
+        )
 
     def _wrapped(self, rep: Rep, kind: Scalar) -> str:
         """The steps of a line, wrapped to a narrow integer."""
@@ -313,18 +315,31 @@ class Lanes:
             return
         vector = self.of(kind)
         if how == "gather":
-            raw = self._call(
-                "masked.gather", vector, f"{self.of('ptr')} align {element.bytes} {where}",
-                f"{self.of('i1')} {self.flags(self.mask)}", f"{vector} poison", pointers=True,
-            ) + tags  # fmt: skip
+            raw = (
+                self._call(
+                    "masked.gather",
+                    vector,
+                    f"{self.of('ptr')} align {element.bytes} {where}",
+                    f"{self.of('i1')} {self.flags(self.mask)}",
+                    f"{vector} poison",
+                    pointers=True,
+                )
+                + tags
+            )
             raw = self.code.add(raw)
         elif self.mask is None or how == "own":
             raw = self.code.add(f"load {vector}, ptr {where}, align {element.bytes}{tags}")
         else:
-            raw = self._call(
-                "masked.load", vector, f"ptr align {element.bytes} {where}",
-                f"{self.of('i1')} {self.mask}", f"{vector} poison",
-            ) + tags  # fmt: skip
+            raw = (
+                self._call(
+                    "masked.load",
+                    vector,
+                    f"ptr align {element.bytes} {where}",
+                    f"{self.of('i1')} {self.mask}",
+                    f"{vector} poison",
+                )
+                + tags
+            )
             raw = self.code.add(raw)
         with self.wide():
             name = truth(self.code, raw) if element == BOOL else raw
@@ -347,10 +362,15 @@ class Lanes:
         if how == "gather":
             self.code.put(
                 self._call(
-                    "masked.scatter", "void", f"{vector} {name}",
+                    "masked.scatter",
+                    "void",
+                    f"{vector} {name}",
                     f"{self.of('ptr')} align {element.bytes} {where}",
-                    f"{self.of('i1')} {self.flags(self.mask)}", over=vector, pointers=True,
-                ) + tags  # fmt: skip
+                    f"{self.of('i1')} {self.flags(self.mask)}",
+                    over=vector,
+                    pointers=True,
+                )
+                + tags
             )
         elif self.mask is None:
             self.code.put(f"store {vector} {name}, ptr {where}, align {element.bytes}{tags}")
@@ -359,10 +379,14 @@ class Lanes:
         else:
             self.code.put(
                 self._call(
-                    "masked.store", "void", f"{vector} {name}",
+                    "masked.store",
+                    "void",
+                    f"{vector} {name}",
                     f"ptr align {element.bytes} {where}",
-                    f"{self.of('i1')} {self.mask}", over=vector,
-                ) + tags  # fmt: skip
+                    f"{self.of('i1')} {self.mask}",
+                    over=vector,
+                )
+                + tags
             )
 
     def vector_outside(self, value: Value) -> str:
@@ -377,9 +401,7 @@ class Lanes:
         code = self.code
         if self.mask is not None:
             old = code.add(f"load {vector}, ptr {where}, align {align}{tags}")
-            name = code.add(
-                f"select {self.of('i1')} {self.mask}, {vector} {name}, {vector} {old}"
-            )
+            name = code.add(f"select {self.of('i1')} {self.mask}, {vector} {name}, {vector} {old}")
         code.put(f"store {vector} {name}, ptr {where}, align {align}{tags}")
 
     def _address(self, op: Operation, element: Scalar) -> tuple[str, str]:
@@ -542,9 +564,13 @@ def _type_of(operand: str) -> str:
 _SPECIAL = {
     **dict.fromkeys((ops.LOCAL_ID, ops.GLOBAL_ID, ops.LANE_ID, ops.SUBGROUP_ID), Lanes.index),
     **dict.fromkeys((ops.GROUP_ID, ops.GROUP_SIZE, ops.NUM_GROUPS), Lanes.index),
-    **dict.fromkeys((ops.ATOMIC_LOAD, ops.ATOMIC_STORE, ops.ATOMIC_RMW, ops.ATOMIC_CAS), Lanes.each),
+    **dict.fromkeys(
+        (ops.ATOMIC_LOAD, ops.ATOMIC_STORE, ops.ATOMIC_RMW, ops.ATOMIC_CAS), Lanes.each
+    ),
     **dict.fromkeys((ops.PRINT, ops.ASSERT, ops.OUT_OF_BOUNDS), Lanes.each),
-    **dict.fromkeys((ops.DIM, ops.STRIDE, ops.SUBGROUP_SIZE, ops.FENCE, ops.ALLOC), Lanes.from_host),
+    **dict.fromkeys(
+        (ops.DIM, ops.STRIDE, ops.SUBGROUP_SIZE, ops.FENCE, ops.ALLOC), Lanes.from_host
+    ),
     ops.ASSUME_UNIFORM: Lanes.agreed,
     ops.BASE: Lanes.base,
     ops.LOAD: Lanes.load,

@@ -293,9 +293,7 @@ class MaskedLeaf(Lanes):
         self._leave_leaf()
 
     def _leave_leaf(self) -> None:
-        straight = all(
-            t.straight for loop in self._state.loops for t in (loop.again, loop.leave)
-        )
+        straight = all(t.straight for loop in self._state.loops for t in (loop.again, loop.leave))
         if straight and self.mask == self._entry_mask:
             self.code.jump(self._end)
             self._state.dead = True
@@ -580,7 +578,9 @@ class MaskedLeaf(Lanes):
     def _counter(self, op: Operation, bounds: Sequence[Rep]) -> Counter:
         start, stop, step = bounds
         forward = step.kind == "same" and op.operands[2] in self.host.positive
-        kinds = [self._plain_line(r, v) for r, v in zip((start, stop), op.operands[:2], strict=True)]
+        kinds = [
+            self._plain_line(r, v) for r, v in zip((start, stop), op.operands[:2], strict=True)
+        ]
         if forward and all(kinds) and start.step - stop.step >= 0 and stop.kind == "same":
             return LineCounter(self, start, stop, step)
         return VectorCounter(self, *bounds)
@@ -678,7 +678,9 @@ def _cheap(region: Region) -> bool:
 
 
 def _nothing(region: Region) -> bool:
-    return len(region.body) == 1 and region.body[0].spec is ops.YIELD and not region.body[0].operands
+    return (
+        len(region.body) == 1 and region.body[0].spec is ops.YIELD and not region.body[0].operands
+    )
 
 
 def _exits(op: Operation) -> set[ops.Spec]:
