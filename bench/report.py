@@ -38,6 +38,23 @@ def best_times(rows: Iterable[Row]) -> Times:
     return found
 
 
+def loud(row: Row, cores: int) -> bool:
+    """Whether others took more than 0.1 core of what the run could have used, at the best."""
+    spare = cores - 1 if row["cpu_ms"] < 1.15 * row["ms"] else 0
+    return (row["foreign_cores"] or 0) > spare + 0.1
+
+
+def _loud_places(rows: Sequence[Row]) -> set[tuple[str, str]]:
+    """(problem, peer) of the times in the tables that were not measured in quiet."""
+    best, (machine,) = best_times(rows), _of(rows, "machine")
+    return {
+        (row["problem"], row["peer"])
+        for row in _of(rows, "time")
+        if row.get("right") and row.get("ms") == best[row["problem"]][row["peer"]]
+        if "cpu_ms" in row and loud(row, machine["cores"])
+    }
+
+
 def best_limits(rows: Iterable[Row]) -> dict[str, float]:
     """The best that was seen of each: rates at most, times at least."""
     found: dict[str, float] = {}
@@ -118,7 +135,7 @@ def bound_ms(problem: problems.Problem, row: Row, limits: Row) -> float:
 def _table(rows: Sequence[Row], names: Sequence[str], title: str) -> str:
     times = best_times(rows)
     peers = [r["peer"] for r in _of(rows, "peer") if r["peer"] != "hetir" and "missing" not in r]
-    limits = best_limits(rows)
+    limits, noisy = best_limits(rows), _loud_places(rows)
     facts = {row["problem"]: row for row in _of(rows, "time")}
     lines: list[list[str]] = []
     ratios: dict[str, list[float]] = {"best": [], "numba": []}
@@ -126,9 +143,11 @@ def _table(rows: Sequence[Row], names: Sequence[str], title: str) -> str:
         if name not in facts:
             continue
         mine = times.get(name, {}).get("hetir", math.nan)
+        marks = {p: "~" for problem, p in noisy if problem == name}
         others = {p: t for p, t in times.get(name, {}).items() if p != "hetir"}
         best = min(others, key=lambda p: others[p], default="")
-        line = [name, number(mine), *(number(others.get(p)) for p in peers), best]
+        cells = (number(others.get(p)) + marks.get(p, "") for p in peers)
+        line = [name, number(mine) + marks.get("hetir", ""), *cells, best]
         for key, against in (("best", others.get(best)), ("numba", others.get("numba"))):
             ratio = mine / against if against else math.nan
             if math.isfinite(ratio):
@@ -143,7 +162,8 @@ def _table(rows: Sequence[Row], names: Sequence[str], title: str) -> str:
     lines.append(["geometric mean", "", *("" for _ in peers), "", *means, "", ""])
     heads = ["kernel", "hetir ms", *peers, "best peer", "hetir / best", "hetir / numba"]
     grid = _grid([*heads, "bound ms", "bound / hetir"], lines)
-    return f"## {title}\n\nMilliseconds; ratios below 1 say that hetir is faster.\n\n{grid}"
+    text = "Milliseconds; ratios below 1 say that hetir is faster; `~`: no window was quiet."
+    return f"## {title}\n\n{text}\n\n{grid}"
 
 
 def _bounds(rows: Sequence[Row]) -> str:
@@ -211,21 +231,12 @@ def _compile(rows: Sequence[Row]) -> str:
 
 
 def _trouble(rows: Sequence[Row]) -> str:
-    """What failed, what is wrong, and what was measured beside a busy neighbour."""
+    """What failed and what is wrong."""
     lines: list[str] = []
-    loud: dict[str, float] = {}
     for row in rows:
         place = f"{row['peer']} {row.get('problem', row['kind'])}" if "peer" in row else row["kind"]
         if "failed" in row:
             lines.append(f"- {place}: {row['failed']}")
         elif row.get("right") is False:
             lines.append(f"- {place}: wrong, error {row.get('error')}; not in the table")
-        if (row.get("foreign_cores") or 0) > 0.1:
-            loud[place] = min(row["foreign_cores"], loud.get(place, math.inf))
-    if loud:
-        worst = max(loud, key=lambda place: loud[place])
-        lines.append(
-            f"- Other processes took more than 0.1 core in every window of {len(loud)} "
-            f"measurements, {loud[worst]:.2f} at worst ({worst}); `foreign_cores` has them all."
-        )
     return "## Notes\n\n" + "\n".join(dict.fromkeys(lines)) if lines else ""

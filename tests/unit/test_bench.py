@@ -53,6 +53,14 @@ def test_wrong_results_are_named_and_left_out():
     assert "c sum: wrong, error 0.5" in text
 
 
+def test_times_beside_a_busy_neighbour_are_marked():
+    used = {"cpu_ms": 2.0, "foreign_cores": 0.3}
+    idle = {"cpu_ms": 1.0, "foreign_cores": 0.3}
+    rows = [*HEAD, row("sum", "hetir", 1.0, **used), row("sum", "numba", 1.0, **idle)]
+    rows[0] = {**HEAD[0], "cores": 2}
+    assert cells(report.markdown(rows), "sum")[1:4] == ["1.00~", "", "1.00"]
+
+
 def test_the_bound_is_the_tighter_of_bytes_and_flops():
     limits = {"triad_gbps": 10.0, "read_gbps": 20.0, "fma_gflops": 100.0}
     add, total = problems.ALL["vector_add"], problems.ALL["sum"]
