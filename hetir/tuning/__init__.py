@@ -174,7 +174,7 @@ class Tuned:
             else:
                 trials = pruned(trials, default)
                 runs = {
-                    i: self._run(arguments, trial.config, on)
+                    i: self.run_of(arguments, trial.config, on)
                     for i, trial in enumerate(trials)
                     if trial.outcome == MEASURED
                 }
@@ -209,7 +209,7 @@ class Tuned:
             trials.append(Trial(config=config, outcome=MEASURED, score=score))
         return trials
 
-    def _run(self, arguments: Mapping[str, Any], config: Config, on: runtime.Device) -> Run:
+    def run_of(self, arguments: Mapping[str, Any], config: Config, on: runtime.Device) -> Run:
         """A launch of a configuration that leaves the caller's arrays as they are."""
         values, workgroup = self._values(arguments, config), config["workgroup"]
         artifact, program = self.kernel.program(values, on, workgroup)

@@ -23,7 +23,7 @@ Measure = Callable[[Config, Run], float]
 
 _SAMPLE_SECONDS = 2e-3
 _MOST_RUNS = 50
-_ROUNDS_BEFORE_STOPPING = 2
+_ROUNDS_BEFORE_STOPPING = 4
 _HOPELESS = 1.5
 
 
@@ -53,7 +53,7 @@ def race(
 ) -> list[Trial]:
     """Warm each configuration up, then sample all in turn, each round in another order.
 
-    One that after two rounds has never come near the fastest is stopped; never the default.
+    One that after four rounds has never come near the fastest is stopped; never the default.
     """
     found, order = list(trials), list(runs)
     for index in order:
