@@ -102,7 +102,9 @@ def test_the_trial_modules_are_what_the_compiler_writes() -> None:
 
 @needs_tools
 @pytest.mark.parametrize("name", ["softmax", "scan", "histogram", "mandelbrot"])
-@pytest.mark.parametrize(("target", "environment"), [*zip(NAMES, ("spv1.2", "spv1.5"), strict=True)])
+@pytest.mark.parametrize(
+    ("target", "environment"), [*zip(NAMES, ("spv1.2", "spv1.5"), strict=True)]
+)
 def test_the_text_assembles_to_the_same_words(
     name: str, target: str, environment: str, tmp_path: Path
 ) -> None:

@@ -9,9 +9,9 @@ from hetir.backends.spirv import validate
 from hetir.backends.spirv.disassemble import disassemble
 from hetir.backends.spirv.emit import Emitter, entry_of
 from hetir.backends.spirv.flavour import Flavour, Workgroup
+from hetir.backends.spirv.lanes import exchanges
 from hetir.backends.spirv.opencl import OpenCL
 from hetir.backends.spirv.targets import resolve
-from hetir.backends.spirv.lanes import exchanges
 from hetir.backends.spirv.uniform import check_exchanges
 from hetir.backends.spirv.vulkan import Vulkan
 from hetir.ir import ops
@@ -25,7 +25,7 @@ from hetir.passes.sites import sites_of
 
 __all__ = ["FLAVOURS", "compile_kernel", "disassemble", "fingerprint"]
 
-VERSION = 2  # of the code that this backend writes, part of every key
+VERSION = 3  # of the code that this backend writes, part of every key
 
 FLAVOURS: dict[str, type[Flavour]] = {"spirv:opencl": OpenCL, "spirv:vulkan": Vulkan}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
 from hetir.backends.spirv.grammar import grammar
@@ -136,7 +136,7 @@ class Code:
         return found
 
     @contextmanager
-    def at_start(self) -> Iterator[None]:
+    def at_start(self) -> Generator[None]:
         """What is added inside runs at the start of the function; no blocks."""
         body, line = self.body, self._next_line
         self.body, self._next_line = self.entry, None
@@ -153,7 +153,9 @@ class Code:
     def call(self, name: str, kind: int, *operands: int) -> int:
         """An instruction of the flavour's extended set."""
         number = grammar().extended[self._extended][name]
-        return self.add("OpExtInst", kind, self.module.import_set(self._extended), number, *operands)
+        return self.add(
+            "OpExtInst", kind, self.module.import_set(self._extended), number, *operands
+        )
 
     def local(self, kind: int) -> int:
         """A variable of the function."""
@@ -196,7 +198,7 @@ class Code:
         self.end("OpBranchConditional", cond, then, other)
 
     @contextmanager
-    def when(self, cond: int) -> Iterator[None]:
+    def when(self, cond: int) -> Generator[None]:
         """What is added inside runs where `cond` is true."""
         then, merge = self.label(), self.label()
         self.fork(cond, then, merge, merge)

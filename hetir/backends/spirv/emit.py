@@ -55,43 +55,47 @@ class Emitter(Structured):
     def emit(self, op: Operation) -> None:
         """Emit an op without regions that is no terminator."""
         args = [self.ids[v] for v in op.operands if not isinstance(v.type, ArrayType)]
+        found = self._result(op, args) if op.results else self._effect(op, args)
+        if found is not None:
+            self.ids[op.result] = found
+
+    def _effect(self, op: Operation, args: list[int]) -> None:
         match op.name:
-            case "load":
-                self.ids[op.result] = self.memory.load(op, args)
             case "store":
                 self.memory.store(op, args)
-            case "atomic.load" | "atomic.store" | "atomic.rmw" | "atomic.cas":
-                found = self.memory.atomic(op, args)
-                if found is not None:
-                    self.ids[op.result] = found
+            case "atomic.store":
+                self.memory.atomic(op, args)
             case "fence":
                 self.memory.fence(op)
             case "barrier":
                 self.memory.barrier()
-            case "print" | "assert" | "out_of_bounds":
-                self.records.emit(op, args)
-            case "shuffle":
-                self.ids[op.result] = self.lanes.shuffle(op, args)
-            case "alloc":
-                kind = op.attrs["type"]
-                assert isinstance(kind, ArrayType)
-                words = op.result in self._words
-                self.ids[op.result] = self.flavour.array(kind, words=words)
-            case "base" | "dim" | "stride":
-                self.ids[op.result] = self._array(op)
-            case "select" if isinstance(op.result.type, RefType):
-                self.ids[op.result] = self.code.add("OpSelect", self.flavour.reference, *args)
-            case _ if op.name in _IDS:
-                self.ids[op.result] = self._id(op)
             case _:
-                self.ids[op.result] = self._pure(op, args)
+                self.records.emit(op, args)
 
-    def _pure(self, op: Operation, args: list[int]) -> int:
-        rule: Rule = self.target.rules[key_of(op)]  # pyright: ignore[reportAssignmentType]
-        return rule(self.code, op, args)
+    def _result(self, op: Operation, args: list[int]) -> int | None:
+        match op.name:
+            case "load":
+                return self.memory.load(op, args)
+            case "atomic.load" | "atomic.rmw" | "atomic.cas":
+                return self.memory.atomic(op, args)
+            case "shuffle":
+                return self.lanes.shuffle(op, args)
+            case "alloc" | "base" | "dim" | "stride":
+                return self._array(op)
+            case "select" if isinstance(op.result.type, RefType):
+                return self.code.add("OpSelect", self.flavour.reference, *args)
+            case _ if op.name in _IDS:
+                return self._id(op)
+            case _:
+                rule: Rule = self.target.rules[key_of(op)]  # pyright: ignore[reportAssignmentType]
+                return rule(self.code, op, args)
 
     def _array(self, op: Operation) -> int:
-        """Something of a parameter, or the start of a shared or private array."""
+        """A new array, the start of one, or what the block says of a parameter."""
+        if op.name == "alloc":
+            kind = op.attrs["type"]
+            assert isinstance(kind, ArrayType)
+            return self.flavour.array(kind, words=op.result in self._words)
         (array,) = op.operands
         if array not in self._places:
             return self.ids[array]
@@ -108,25 +112,17 @@ class Emitter(Structured):
         return self.flavour.argument(slot.offset + 8 + 8 * number, kind)
 
     def _id(self, op: Operation) -> int:
-        flavour, axis = self.flavour, op.attrs.get("axis", 0)
-        assert isinstance(axis, int)
         match op.name:
-            case "local_id":
-                return flavour.local_id(axis)
-            case "group_id":
-                return flavour.group_id(axis)
-            case "group_size":
-                return flavour.group_size(axis)
-            case "num_groups":
-                return flavour.num_groups(axis)
-            case "global_id":
-                return flavour.global_id(axis)
             case "lane_id":
                 return self.lanes.lane
             case "subgroup_id":
                 return self.lanes.subgroup
-            case _:
+            case "subgroup_size":
                 return self.code.number(64, self.kernel.options.width)
+            case _:
+                axis = op.attrs["axis"]
+                assert isinstance(axis, int)
+                return self.flavour.index(op.name, axis)
 
 
 def _is_float(op: Operation) -> bool:

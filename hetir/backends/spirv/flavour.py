@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, wraps
-from typing import Any
+from functools import cached_property
+from typing import ClassVar
 
 from hetir.artifact import Layout
 from hetir.backends.spirv.code import Code
@@ -50,24 +50,10 @@ class Dialect:
     contraction: bool
 
 
-def cache_by_axis(method: Callable[[Any, int], int]) -> Callable[[Any, int], int]:
-    """Compute an id once an axis, at the function's start."""
-    name = f"_by_axis_{method.__name__}"
-
-    @wraps(method)
-    def cached(self: Any, axis: int) -> int:
-        known: dict[int, int] = self.__dict__.setdefault(name, {})
-        if axis not in known:
-            known[axis] = method(self, axis)
-        return known[axis]
-
-    return cached
-
-
 class Flavour(ABC):
     """One flavour's side of a function that is being emitted."""
 
-    dialect: Dialect
+    dialect: ClassVar[Dialect]
 
     def __init__(self, kernel: Kernel, layout: Layout, workgroup: Workgroup | None) -> None:
         self.kernel, self.layout, self.workgroup = kernel, layout, workgroup
@@ -75,6 +61,7 @@ class Flavour(ABC):
         self.module = Module(d.version, d.capabilities, d.preferred)
         self.code = Code(self.module, extended=d.extended, contraction=d.contraction)
         self.first_block = self.module.fresh()
+        self._indices: dict[tuple[str, int], int] = {}
 
     # ---- addresses -----------------------------------------------------------------------
 
@@ -121,31 +108,24 @@ class Flavour(ABC):
     def lane_slot(self, item: int) -> Place:
         """The 64-bit place of a work-item through which subgroup operations exchange values."""
 
-    def keep_order(self) -> None:
+    def keep_order(self) -> None:  # noqa: B027 (most flavours need nothing)
         """In a loop's body: keep the device's compiler from reordering sums."""
 
     # ---- ids -----------------------------------------------------------------------------
 
-    @abstractmethod
-    def local_id(self, axis: int) -> int:
-        """The work-item in its workgroup."""
+    def index(self, name: str, axis: int) -> int:
+        """An id or extent of hetIR's by its op's name, computed once at the function's start."""
+        if (name, axis) not in self._indices:
+            made = self._global_id(axis) if name == "global_id" else self.make_index(name, axis)
+            self._indices[name, axis] = made
+        return self._indices[name, axis]
 
     @abstractmethod
-    def group_id(self, axis: int) -> int:
-        """The workgroup in the grid."""
+    def make_index(self, name: str, axis: int) -> int:
+        """Compute `local_id`, `group_id`, `group_size` or `num_groups`."""
 
-    @abstractmethod
-    def group_size(self, axis: int) -> int:
-        """Work-items a workgroup."""
-
-    @abstractmethod
-    def num_groups(self, axis: int) -> int:
-        """Workgroups in the grid."""
-
-    @cache_by_axis
-    def global_id(self, axis: int) -> int:
-        """The work-item in the grid."""
-        parts = (self.group_id(axis), self.group_size(axis), self.local_id(axis))
+    def _global_id(self, axis: int) -> int:
+        parts = [self.index(name, axis) for name in ("group_id", "group_size", "local_id")]
         with self.code.at_start():
             wide = self.code.int(64)
             start = self.code.add("OpIMul", wide, *parts[:2])
@@ -154,26 +134,24 @@ class Flavour(ABC):
     @cached_property
     def items(self) -> int:
         """Work-items a workgroup, over all axes."""
-        return self._row_major(*(self.group_size(axis) for axis in (0, 1, 2)))
+        x, y, z = (self.index("group_size", axis) for axis in (0, 1, 2))
+        with self.code.at_start():
+            wide = self.code.int(64)
+            return self.code.add("OpIMul", wide, self.code.add("OpIMul", wide, x, y), z)
 
     @cached_property
     def linear_item(self) -> int:
         """The work-item's linear id in its workgroup, axis 0 the fastest."""
-        return self._linear(self.local_id, self.group_size)
+        return self._linear("local_id", "group_size")
 
     @cached_property
     def linear_group(self) -> int:
         """The workgroup's linear id in the grid."""
-        return self._linear(self.group_id, self.num_groups)
+        return self._linear("group_id", "num_groups")
 
-    def _row_major(self, x: int, y: int, z: int) -> int:
-        with self.code.at_start():
-            wide = self.code.int(64)
-            plane = self.code.add("OpIMul", wide, x, y)
-            return self.code.add("OpIMul", wide, plane, z)
-
-    def _linear(self, ids: Callable[[int], int], sizes: Callable[[int], int]) -> int:
-        (x, y, z), (sx, sy) = map(ids, range(3)), map(sizes, range(2))
+    def _linear(self, name: str, extent: str) -> int:
+        x, y, z = (self.index(name, axis) for axis in (0, 1, 2))
+        sx, sy = (self.index(extent, axis) for axis in (0, 1))
         with self.code.at_start():
             wide = self.code.int(64)
             rows = self.code.add("OpIAdd", wide, self.code.add("OpIMul", wide, z, sy), y)

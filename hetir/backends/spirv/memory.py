@@ -129,7 +129,9 @@ class Memory:
         """What lies at a place, in the element's own width."""
         code = self._code
         value = code.add("OpLoad", place.kind, place.pointer, *place.access)
-        return code.add("OpUConvert", code.int(8 * element.bytes), value) if place.widened else value
+        return (
+            code.add("OpUConvert", code.int(8 * element.bytes), value) if place.widened else value
+        )
 
     def _write(self, place: Place, value: int) -> None:
         """Put an integer of the element's own width at a place."""

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from hetir.artifact import BLOCK_BY_VALUE_BYTES
-from hetir.backends.spirv.flavour import U64, Dialect, Flavour, Place, cache_by_axis
+from hetir.backends.spirv.flavour import U64, Dialect, Flavour, Place
 from hetir.ir.types import ArrayType, Scalar
 
 KEEP_ORDER = 0
@@ -23,6 +23,14 @@ _STORAGE = {
     "constant": "CrossWorkgroup",
     "shared": "Workgroup",
     "private": "Function",
+}
+
+
+_INPUTS = {
+    "local_id": "LocalInvocationId",
+    "group_id": "WorkgroupId",
+    "group_size": "WorkgroupSize",
+    "num_groups": "NumWorkgroups",
 }
 
 
@@ -39,7 +47,7 @@ class OpenCL(Flavour):
         contraction=False,
     )
 
-    @cached_property
+    @property
     def reference(self) -> int:
         """A pointer to bytes of global memory."""
         return self._bytes("CrossWorkgroup")
@@ -80,14 +88,19 @@ class OpenCL(Flavour):
         return "Function" if self._by_value else "CrossWorkgroup"
 
     @cached_property
-    def records(self) -> int:
-        """The parameter after the block."""
-        return self.module.fresh()
+    def _extras(self) -> tuple[int, int]:
+        """The two parameters after the block."""
+        return self.module.fresh(), self.module.fresh()
 
-    @cached_property
+    @property
+    def records(self) -> int:
+        """The first parameter after the block."""
+        return self._extras[0]
+
+    @property
     def hidden(self) -> int:
-        """The parameter after the records."""
-        return self.module.fresh()
+        """The second parameter after the block."""
+        return self._extras[1]
 
     @cached_property
     def _lanes(self) -> int:
@@ -160,7 +173,9 @@ class OpenCL(Flavour):
 
     def lane_slot(self, item: int) -> Place:
         """Eight bytes of the local memory that the launch gives."""
-        offset = self.code.add("OpShiftLeftLogical", self.code.int(64), item, self.code.number(64, 3))
+        offset = self.code.add(
+            "OpShiftLeftLogical", self.code.int(64), item, self.code.number(64, 3)
+        )
         return self.place("shared", self._lanes, offset, U64)
 
     def keep_order(self) -> None:
@@ -199,27 +214,11 @@ class OpenCL(Flavour):
         whole = code.first("OpLoad", vector, self._inputs[name], "Aligned", 32)
         return code.first("OpCompositeExtract", code.int(64), whole, axis)
 
-    @cache_by_axis
-    def local_id(self, axis: int) -> int:
-        """A built-in variable."""
-        return self._input("LocalInvocationId", axis)
-
-    @cache_by_axis
-    def group_id(self, axis: int) -> int:
-        """A built-in variable."""
-        return self._input("WorkgroupId", axis)
-
-    @cache_by_axis
-    def group_size(self, axis: int) -> int:
-        """A constant where the size is compiled in, else a built-in variable."""
-        if self.workgroup is not None:
+    def make_index(self, name: str, axis: int) -> int:
+        """Built-in variables; the workgroup's size is a constant where it is compiled in."""
+        if name == "group_size" and self.workgroup is not None:
             return self.code.number(64, self.workgroup[axis])
-        return self._input("WorkgroupSize", axis)
-
-    @cache_by_axis
-    def num_groups(self, axis: int) -> int:
-        """A built-in variable."""
-        return self._input("NumWorkgroups", axis)
+        return self._input(_INPUTS[name], axis)
 
     # ---- the function --------------------------------------------------------------------
 

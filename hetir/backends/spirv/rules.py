@@ -151,14 +151,18 @@ def _divide(code: Code, op: Operation, args: Sequence[int]) -> int:
     """Division that SPIR-V defines for every operand: x/0 = x%0 = 0, MIN/-1 = MIN."""
     kind, (a, b), flag = _kind(op), args, code.bool()
     wide, bits = code.int(kind.bits), kind.bits
+    name = "Div" if op.name == "div" else "Rem" if kind.signed else "Mod"
+    opcode = f"Op{'S' if kind.signed else 'U'}{name}"
+    known = code.value_of(b)
+    if known and not (kind.signed and known == (1 << bits) - 1):
+        return code.add(opcode, wide, a, b)
     zero, one = code.number(bits, 0), code.number(bits, 1)
     none = unsafe = code.add("OpIEqual", flag, b, zero)
     if kind.signed:
         minus = code.add("OpIEqual", flag, b, code.number(bits, -1))
         unsafe = code.add("OpLogicalOr", flag, none, minus)
     divisor = code.add("OpSelect", wide, unsafe, one, b)
-    name = "Div" if op.name == "div" else "Rem" if kind.signed else "Mod"
-    result = code.add(f"Op{'S' if kind.signed else 'U'}{name}", wide, a, divisor)
+    result = code.add(opcode, wide, a, divisor)
     if op.name == "rem":
         return result
     if kind.signed:

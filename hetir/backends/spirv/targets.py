@@ -38,7 +38,7 @@ def resolve(name: str) -> Target:
         fingerprint=name,
         rules=covered,
         features=limits_of(name).features,
-        unsupported=_UNSUPPORTED if name == "spirv:opencl" else _UNSUPPORTED | _VULKAN,
+        unsupported=_UNSUPPORTED if name == "spirv:opencl" else {**_UNSUPPORTED, **_VULKAN},
     )
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import ClassVar, NamedTuple
 
-from hetir.backends.spirv.flavour import U64, Dialect, Flavour, Place, cache_by_axis
+from hetir.backends.spirv.flavour import U64, Dialect, Flavour, Place
 from hetir.backends.spirv.grammar import grammar
 from hetir.backends.spirv.module import Operand
 from hetir.ir.types import ArrayType, Scalar
@@ -39,9 +39,7 @@ class Vulkan(Flavour):
         version=(1, 5),
         environment="vulkan1.3",
         extended="GLSL.std.450",
-        capabilities=(
-            *("Shader", "Int64", "VulkanMemoryModel", "PhysicalStorageBufferAddresses"),
-        ),
+        capabilities=(*("Shader", "Int64", "VulkanMemoryModel", "PhysicalStorageBufferAddresses"),),
         preferred=("Shader",),
         contraction=True,
     )
@@ -223,28 +221,21 @@ class Vulkan(Flavour):
     def _size(self, axis: int) -> int:
         return self._sizes[axis]
 
-    @cache_by_axis
-    def local_id(self, axis: int) -> int:
-        """A built-in variable."""
-        return self._input("LocalInvocationId", axis)
-
-    @cache_by_axis
-    def group_id(self, axis: int) -> int:
-        """A built-in variable, from where this dispatch starts."""
-        start, own = self._push(_START + axis), self._input("WorkgroupId", axis)
-        return self.code.first("OpIAdd", self.code.int(64), start, own)
-
-    @cache_by_axis
-    def group_size(self, axis: int) -> int:
-        """A specialisation constant, unless it is compiled in."""
-        if self.workgroup is not None:
-            return self.code.number(64, self.workgroup[axis])
-        return self.code.first("OpUConvert", self.code.int(64), self._size(axis))
-
-    @cache_by_axis
-    def num_groups(self, axis: int) -> int:
-        """A push constant: the dispatch may be a part of the grid."""
-        return self._push(_GRID + axis)
+    def make_index(self, name: str, axis: int) -> int:
+        """Built-in variables and push constants: a dispatch may be a part of the grid."""
+        code, wide = self.code, self.code.int(64)
+        match name:
+            case "local_id":
+                return self._input("LocalInvocationId", axis)
+            case "group_id":
+                start, own = self._push(_START + axis), self._input("WorkgroupId", axis)
+                return code.first("OpIAdd", wide, start, own)
+            case "num_groups":
+                return self._push(_GRID + axis)
+            case _ if self.workgroup is not None:
+                return code.number(64, self.workgroup[axis])
+            case _:
+                return code.first("OpUConvert", wide, self._size(axis))
 
     # ---- the function --------------------------------------------------------------------
 

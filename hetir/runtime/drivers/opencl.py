@@ -14,8 +14,8 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache, partial
 from importlib import metadata
@@ -64,7 +64,7 @@ _ADDRESSES = itertools.count(1 << 56, 1 << 41)
 def _cl() -> Any:
     """The library. Raises DriverAbsentError."""
     try:
-        import pyopencl
+        import pyopencl  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise DriverAbsentError(
             f"pyopencl cannot be imported ({error})", "pip install 'hetir[opencl]'"
@@ -384,9 +384,7 @@ def _unreproducible(reason: str) -> DriverError:
 
 def _unfaithful(device: Any, *, double: bool) -> str:
     """Why the device's floats are not IEEE's, or nothing."""
-    widths = {"f32": device.single_fp_config} | (
-        {"f64": device.double_fp_config} if double else {}
-    )
+    widths = {"f32": device.single_fp_config} | ({"f64": device.double_fp_config} if double else {})
     for name, config in widths.items():
         if config & _IEEE != _IEEE:
             return f"it has no subnormals, infinities or rounding to nearest for {name}"
@@ -399,11 +397,9 @@ def _unfaithful(device: Any, *, double: bool) -> str:
 def probe() -> list[Driver]:
     """Every device that takes SPIR-V. Raises DriverAbsentError."""
     cl = _cl()
-    with _loader():
-        try:
-            platforms = cl.get_platforms()
-        except cl.Error:
-            platforms = []
+    platforms: list[Any] = []
+    with _loader(), suppress(cl.Error):
+        platforms = cl.get_platforms()
     found = [d for p in platforms for d in _devices(p) if _takes_spirv(d)]
     if not found:
         seen = ", ".join(p.name for p in platforms) or "none"
@@ -430,7 +426,7 @@ def _takes_spirv(device: Any) -> bool:
 
 
 @contextmanager
-def _loader() -> Iterator[None]:
+def _loader() -> Generator[None]:
     """Let the loader find runtimes that pip installed, beside those of the system."""
     library = _installed()
     if library is None or "OCL_ICD_VENDORS" in os.environ:

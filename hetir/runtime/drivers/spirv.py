@@ -17,9 +17,17 @@ _HEADER_WORDS = 5
 _OP_CAPABILITY, _OP_ENTRY_POINT = 17, 15
 _OP_SPEC_CONSTANT_TRUE, _OP_SPEC_CONSTANT_FALSE = 48, 49
 _OP_EXECUTION_MODE = 16
-_CAPABILITIES = {9: "Float16", 10: "Float64", 11: "Int64", 12: "Int64Atomics"}
-_CAPABILITIES |= {22: "Int16", 39: "Int8", 4433: "StorageBuffer16BitAccess"}
-_CAPABILITIES |= {4448: "StorageBuffer8BitAccess", 5346: "VulkanMemoryModelDeviceScope"}
+_CAPABILITIES = {
+    9: "Float16",
+    10: "Float64",
+    11: "Int64",
+    12: "Int64Atomics",
+    22: "Int16",
+    39: "Int8",
+    4433: "StorageBuffer16BitAccess",
+    4448: "StorageBuffer8BitAccess",
+    5346: "VulkanMemoryModelDeviceScope",
+}
 _MODES = {4459: "DenormPreserve", 4461: "SignedZeroInfNanPreserve", 4462: "RoundingModeRTE"}
 _MODE_CAPABILITIES = {
     "DenormPreserve": 4464,

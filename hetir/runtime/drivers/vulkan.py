@@ -279,7 +279,7 @@ class VulkanDriver(Driver):
     def mark(self, queue: VulkanQueue, after: Sequence[Event] = ()) -> Event:
         """A submission that does nothing."""
         _wait_for_others(after)
-        return self._submit(queue, lambda _: None, None)
+        return self._submit(queue, None, None)
 
     # ---- code ----------------------------------------------------------------------------
 
@@ -393,7 +393,7 @@ class VulkanDriver(Driver):
                 "vkCreateComputePipelines", 0, f"{shared} bytes of shared memory of {most}"
             )
 
-    def _submit(self, queue: VulkanQueue, record: Any, keep: Any) -> VulkanEvent:
+    def _submit(self, queue: VulkanQueue, record: _Dispatches | None, keep: Any) -> VulkanEvent:
         a = self.api
         with self._lock:
             slot = self._free.pop() if self._free else _Slot(self)
@@ -402,7 +402,8 @@ class VulkanDriver(Driver):
             self._barrier(slot, _HOST_PIPE | _COMPUTE_PIPE, _COMPUTE_PIPE)
             a.lib.vkCmdResetQueryPool(slot.commands, slot.times, 0, 2)
             a.lib.vkCmdWriteTimestamp(slot.commands, _TOP, slot.times, 0)
-            record(slot)
+            if record is not None:
+                record(slot)
             a.lib.vkCmdWriteTimestamp(slot.commands, _BOTTOM, slot.times, 1)
             self._barrier(slot, _COMPUTE_PIPE, _HOST_PIPE)
             a.call("vkEndCommandBuffer", slot.commands)
@@ -424,9 +425,7 @@ class VulkanDriver(Driver):
             _HOST_PIPE: _HOST_READ | _HOST_WRITE,
         }
         barrier = a.make("Barrier", **{"from": allowed[before], "to": allowed[after]})
-        a.lib.vkCmdPipelineBarrier(
-            slot.commands, before, after, 0, 1, barrier, 0, null, 0, null
-        )
+        a.lib.vkCmdPipelineBarrier(slot.commands, before, after, 0, 1, barrier, 0, null, 0, null)
 
     def put_block(self, slot: _Slot, block: bytes) -> int:
         """Copy a block to where a slot's launch finds it; its address."""
@@ -476,9 +475,7 @@ class VulkanDriver(Driver):
     def read_times(self, slot: _Slot) -> tuple[int, int]:
         """When a slot's work began and ended."""
         out = self.api.ffi.new("uint64_t[2]")
-        code = self.api.call(
-            "vkGetQueryPoolResults", self.device, slot.times, 0, 2, 16, out, 8, 1
-        )
+        code = self.api.call("vkGetQueryPoolResults", self.device, slot.times, 0, 2, 16, out, 8, 1)
         return (0, 0) if code else (int(out[0] * self._period), int(out[1] * self._period))
 
     def reclaim(self, slot: _Slot) -> None:
@@ -529,7 +526,7 @@ def probe() -> list[Driver]:
         raise DriverAbsentError(
             f"{LIBRARY} is here but makes no instance: {error}", "install or repair its drivers"
         ) from None
-    found = [p for p in map(lambda h: _look(a, h), _handles(a, instance)) if p is not None]
+    found = [p for h in _handles(a, instance) if (p := _look(a, h)) is not None]
     if not found:
         raise DriverAbsentError(
             "no device has Vulkan 1.3 with 64-bit integers, buffer addresses and the memory model",
@@ -588,9 +585,7 @@ def _memory(a: Api, handle: Any) -> tuple[int, int] | None:
 
 def _open(a: Api, physical: _Physical) -> Any:
     """The device with every feature that kernels may use and it has."""
-    parts = {
-        name: {n: physical.features[n] for n in names} for name, names in WANTED.items()
-    }
+    parts = {name: {n: physical.features[n] for n in names} for name, names in WANTED.items()}
     v12 = a.make("Features12", **parts["v12"])
     v11 = a.make("Features11", pNext=v12, **parts["v11"])
     core = a.make("Features2", pNext=v11, core=parts["core"])
@@ -605,7 +600,10 @@ def _portrait(a: Api, physical: _Physical, name: str) -> Portrait:
     own = properties.limits
     title = a.ffi.string(properties.deviceName).decode(errors="replace")
     features = set(base.features)
-    for feature, needs in {"f64": "shaderFloat64", "atomic_i64": "shaderBufferInt64Atomics"}.items():
+    for feature, needs in {
+        "f64": "shaderFloat64",
+        "atomic_i64": "shaderBufferInt64Atomics",
+    }.items():
         if not physical.features[needs]:
             features.discard(feature)
     x, y, z = own.maxComputeWorkGroupSize
