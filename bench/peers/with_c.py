@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
 import ctypes
 import os
-import shutil
 import statistics
 import subprocess
 import tempfile
@@ -20,17 +18,17 @@ Run = Callable[[], Arrays]
 NATIVE = Path(__file__).parent.parent / "native"
 CC = os.environ.get("CC", "gcc")
 FLAGS = ("-O3", "-march=native", "-ffast-math", "-fopenmp", "-shared", "-fPIC")
-_folder = tempfile.mkdtemp(prefix="hetir-bench-c-")
-atexit.register(shutil.rmtree, _folder, ignore_errors=True)
 
 
 def _build(name: str) -> ctypes.CDLL:
-    library = Path(_folder, f"{name}.so")
-    command = [CC, *FLAGS, str(NATIVE / f"{name}.c"), "-o", str(library), "-lm"]
-    built = subprocess.run(command, capture_output=True, text=True, check=False)
-    if built.returncode:
-        raise RuntimeError(f"{CC}: {built.stderr[:300]}")
-    return ctypes.CDLL(str(library))
+    """The library of one C file; once it is loaded, its file can go."""
+    with tempfile.TemporaryDirectory(prefix="hetir-bench-c-") as folder:
+        library = Path(folder, f"{name}.so")
+        command = [CC, *FLAGS, str(NATIVE / f"{name}.c"), "-o", str(library), "-lm"]
+        built = subprocess.run(command, capture_output=True, text=True, check=False)
+        if built.returncode:
+            raise RuntimeError(f"{CC}: {built.stderr[:300]}")
+        return ctypes.CDLL(str(library))
 
 
 _kernels = _build("kernels")
