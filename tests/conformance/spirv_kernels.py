@@ -164,6 +164,4 @@ def module(name, target):
         return emitted(kernel, target, _Visible)
     types, build = KERNELS[name]
     workgroup = (1, 1, 1) if name == "fails" else None
-    return compile_kernel(
-        kernel_of(name, types, build), target=target, workgroup=workgroup
-    ).binary
+    return compile_kernel(kernel_of(name, types, build), target=target, workgroup=workgroup).binary
