@@ -92,9 +92,7 @@ def kernel(  # noqa: PLR0913 - the options of the contract
                 f"`{name}` must be {' or '.join(map(repr, _CHOICES[name]))}, got {value!r}"
             )
     width = subgroup_size
-    if width is not None and (
-        not isinstance(width, int) or width not in (1, 2, 4, 8, 16, 32, 64, 128)
-    ):
+    if width is not None and width not in (1, 2, 4, 8, 16, 32, 64, 128):
         raise OptionError(
             f"`subgroup_size` must be a power of two from 1 to 128, got {width!r}",
             hint="most devices have 32; 8, 16 and 64 are emulated where they are missing",
@@ -320,6 +318,11 @@ class Kernel:
         found = self.declared[name].annotation
         return found if isinstance(found, ArrayType) else None
 
+    def is_scalar(self, name: str) -> bool:
+        """Whether a parameter is annotated with a scalar type or as a compile-time constant."""
+        found = self.declared[name].annotation
+        return isinstance(found, Scalar) or found is STATIC
+
     def specialise(self, values: Sequence[Any]) -> tuple[Argument, ...]:
         """What the kernel is specialised on when called with these values."""
         pairs = zip(self.declared.values(), values, strict=True)
@@ -389,22 +392,45 @@ def _argument(parameter: Parameter, value: Any) -> Argument:
     """What a value is to the compiler."""
     if parameter.annotation is STATIC:
         return Static(value)
-    if isinstance(parameter.annotation, Scalar) and isinstance(value, bool | int | float):
+    if isinstance(parameter.annotation, Scalar) and _is_number(value):
         return parameter.annotation
-    if isinstance(value, bool | int | float) and not isinstance(value, np.generic):
+    if _is_number(value) and not _is_numpy_scalar(value):
         return Weak(type(value).__name__)
-    if isinstance(value, np.generic):
+    if _is_numpy_scalar(value):
         return _scalar(value.dtype, parameter.name)
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
+    if _is_named_tuple(value):
         fields = zip(value._fields, value, strict=True)
         return Tuple(type(value), tuple(_argument(Parameter(n, None), v) for n, v in fields))
-    if hasattr(value, "strides"):
+    if _is_array(value):
         element = _scalar(value.dtype, parameter.name)
         return ArrayType(element, value.ndim, strides=_known_strides(value, element))
     raise KernelUseError(
         f"`{parameter.name}` cannot be a `{type(value).__name__}`",
         hint="pass an array, a number, a NamedTuple of these, or annotate it `hl.static`",
     )
+
+
+# asked through functions, so that a value of any type keeps it
+
+
+def _is_tuple(value: object) -> bool:
+    return isinstance(value, tuple)
+
+
+def _is_named_tuple(value: object) -> bool:
+    return isinstance(value, tuple) and hasattr(value, "_fields")  # pyright: ignore[reportUnknownArgumentType]
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, bool | int | float)
+
+
+def _is_array(value: object) -> bool:
+    return hasattr(value, "strides")
+
+
+def _is_numpy_scalar(value: object) -> bool:
+    return isinstance(value, np.generic)
 
 
 def _scalar(dtype: np.dtype[Any], name: str) -> Scalar:
@@ -432,15 +458,16 @@ def _known_strides(value: Any, element: Scalar) -> tuple[int | None, ...] | None
 
 def _type_key(parameter: Parameter, value: Any) -> object:
     """The part of the specialisation key that a value makes."""
+    kind: Any = type(value)
     if parameter.annotation is STATIC:
         return _static_key(value)
     if type(value) is np.ndarray:
         return value.dtype, value.strides and _stride_key(value)
-    if hasattr(value, "strides") and not isinstance(value, np.generic):
+    if _is_array(value) and not _is_numpy_scalar(value):
         return value.dtype, value.strides and _stride_key(value)
-    if isinstance(value, tuple):
-        return type(value), tuple(_type_key(Parameter("", None), v) for v in value)
-    return type(value)
+    if _is_tuple(value):
+        return kind, tuple(_type_key(Parameter("", None), v) for v in value)
+    return kind
 
 
 def _stride_key(value: Any) -> tuple[int, bool, tuple[bool, ...]]:
@@ -450,12 +477,13 @@ def _stride_key(value: Any) -> tuple[int, bool, tuple[bool, ...]]:
 
 def _static_key(value: Any) -> object:
     """1, True and 1.0 are equal and hash alike, as are 0.0 and -0.0: keep them apart."""
-    if isinstance(value, tuple):
-        return type(value), tuple(map(_static_key, value))
-    if isinstance(value, int | float | complex):
-        return type(value), repr(value)
+    kind: Any = type(value)
+    if _is_tuple(value):
+        return kind, tuple(map(_static_key, value))
+    if _is_number(value) or value.__class__ is complex:
+        return kind, repr(value)
     try:
         hash(value)
     except TypeError:
-        return type(value), id(value)
-    return type(value), value
+        return kind, id(value)
+    return kind, value

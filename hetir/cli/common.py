@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import linecache
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from traceback import extract_tb
 from typing import Any
 
 import numpy as np
 
 from hetir import library
 from hetir.decorator import Kernel
-from hetir.diagnostics import HetirError
+from hetir.diagnostics import HetirError, Label
 from hetir.ir.types import SCALARS
+from hetir.source import Loc
 
 
 class UsageError(HetirError):
@@ -37,10 +40,12 @@ def find_kernel(spec: str) -> Kernel:
                 f"{path} has no kernel `{name}`", hint=f"it has {_listed(kernels) or 'none'}"
             )
         return kernels[name]
+    if not kernels:
+        raise UsageError(f"{path} has no kernels", hint="put `@hetir.kernel` above a function")
     if len(kernels) != 1:
         raise UsageError(
             f"{path} has {len(kernels)} kernels",
-            hint=f"name one: {path}:{next(iter(kernels), 'NAME')}",
+            hint=f"name one: {path}:{next(iter(kernels))}",
         )
     return next(iter(kernels.values()))
 
@@ -60,8 +65,34 @@ def kernels_in(path: str) -> Mapping[str, Kernel]:
         raise UsageError(
             f"there is no file {path}", hint="give the path of a Python file with kernels"
         )
-    module = library.load(file)
+    if file.suffix != ".py":
+        raise UsageError(f"{path} is no Python file", hint="give a file that ends in .py")
+    try:
+        module = library.load(file)
+    except HetirError:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever the user's file raises
+        raise _broken(path, file, error) from None
     return {k: v for k, v in vars(module).items() if isinstance(v, Kernel)}
+
+
+def _broken(path: str, file: Path, error: Exception) -> UsageError:
+    """What a user's file raised while it was loaded, at the last of its lines that was running."""
+    name, text = str(file.resolve()), str(error)
+    lines = [at.lineno for at in extract_tb(error.__traceback__) if at.filename == name]
+    if isinstance(error, SyntaxError):
+        lines, text = [error.lineno], error.msg
+    labels = (_whole_line(name, lines[-1]),) if lines and lines[-1] else ()
+    return UsageError(
+        f"{path} does not load: {type(error).__name__}: {text}",
+        *labels,
+        hint=f"`python {path}` shows the whole traceback",
+    )
+
+
+def _whole_line(file: str, line: int) -> Label:
+    source = linecache.getline(file, line).rstrip()
+    return Label(Loc(file, line, len(source) - len(source.lstrip()), line, len(source)), "")
 
 
 def parse_dims(text: str, what: str) -> tuple[int, ...]:
@@ -82,10 +113,14 @@ def parse_arguments(kernel: Kernel, pairs: Sequence[str], outputs: Iterable[str]
     array named in `outputs` and not given takes the shape of the first array given that
     has its rank.
     """
-    given = dict(_pair(kernel, text) for text in pairs)
-    arrays = [v for v in given.values() if isinstance(v, np.ndarray)]
+    given: dict[str, Any] = {}
+    for name, value in (_pair(kernel, text) for text in pairs):
+        if name in given:
+            raise UsageError(f"`{name}` is given twice", hint=f"leave one {name}=VALUE out")
+        given[name] = value
+    arrays: list[Any] = [v for v in given.values() if isinstance(v, np.ndarray)]
     for name in outputs:
-        if name not in given and name in kernel.parameters:
+        if name not in given and name in kernel.parameters and not kernel.is_scalar(name):
             given[name] = _like(kernel, name, arrays)
     missing = [n for n in kernel.parameters if n not in given]
     if missing:
@@ -121,7 +156,10 @@ def parse_value(text: str) -> Any:
         if match[1] not in SCALARS:
             raise UsageError(f"there is no type `{match[1]}`", hint=f"types are {_listed(SCALARS)}")
         shape = tuple(int(n) for n in re.split("[,x]", match[2]) if n.strip())
-        return np.zeros(shape, SCALARS[match[1]].numpy)
+        try:
+            return np.zeros(shape, SCALARS[match[1]].numpy)
+        except (MemoryError, ValueError):
+            raise UsageError(f"no memory for `{text}`", hint="give a smaller size") from None
     if text in ("true", "false"):
         return text == "true"
     for kind in (int, float):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Annotated
 
 import numpy as np
@@ -40,7 +41,10 @@ def run(
     found.launch(tuple(arguments.values()), grid=groups, workgroup=items, device=device).wait()
     seconds = time.perf_counter() - start
     for name, path in saves.items():
-        np.save(path, arguments[name])
+        try:
+            np.save(path, arguments[name])
+        except OSError as error:
+            raise UsageError(f"{path} cannot be written: {error.strerror}") from None
     shape = f"{'x'.join(map(str, groups))} workgroups of {'x'.join(map(str, items))}"
     typer.echo(f"{found.name} on {device}: {shape}, {seconds * 1e3:.2f} ms (compilation included)")
     for name, path in saves.items():
@@ -51,4 +55,7 @@ def _save(text: str) -> tuple[str, str]:
     name, equals, path = text.partition("=")
     if not equals or not path.endswith(".npy"):
         raise UsageError(f"--out `{text}` is not NAME=file.npy", hint="write --out y=y.npy")
+    folder = Path(path).parent
+    if not folder.is_dir():
+        raise UsageError(f"there is no folder {folder} for --out {text}", hint=f"mkdir -p {folder}")
     return name, path

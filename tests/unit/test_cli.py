@@ -36,6 +36,10 @@ def ill_typed(x: hl.Array[hl.i64, 1], y: hl.Array[hl.u64, 1]):
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text(KERNELS)
+    (tmp_path / "notes.txt").write_text("no kernels")
+    (tmp_path / "broken.py").write_text("if True:\n    1 / 0\n")
+    (tmp_path / "syntax.py").write_text("def (")
+    (tmp_path / "empty.py").write_text("")
     np.save(tmp_path / "x.npy", np.arange(100, dtype=np.float32))
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -122,6 +126,18 @@ MISTAKES = {
     "no stage": (("inspect", "mine.py:scale", "--stage", "wasm"), 1, "there is no stage `wasm`"),
     "no target": (("build", "mine.py:scale", "--target", "ptx:sm_1", "-o", "o"), 1, "ptx:sm_1"),
     "no demo": (("demo", "fft99"), 1, "the library has no kernel `fft99`"),
+    "no python": (("run", "notes.txt"), 1, "notes.txt is no Python file"),
+    "raises": (("run", "broken.py"), 1, "2 |     1 / 0"),
+    "no syntax": (("run", "syntax.py"), 1, "syntax.py does not load: SyntaxError"),
+    "empty": (("run", "empty.py"), 1, "put `@hetir.kernel` above a function"),
+    "twice": (("run", "mine.py:scale", "x=x.npy", "x=x.npy"), 1, "`x` is given twice"),
+    "no memory": (("run", "mine.py:scale", "x=f32[1000000000000000]"), 1, "no memory for `f32["),
+    "no folder": (("run", "mine.py:twice", "x=x.npy", "--out", "y=no/y.npy"), 1, "mkdir -p no"),
+    "check without a number": (
+        ("check", "mine.py:scale", "x=x.npy", "--grid", "1", "--workgroup", "1"),
+        1,
+        "needs a value for `factor`",
+    ),
     "usage": (("run",), 2, "Missing argument"),
     "option": (("demo", "--fast"), 2, "No such option"),
 }
