@@ -7,16 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from operator import index
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 import numpy as np
 
-from hetir import emulator, limits, runtime
+from hetir import limits, runtime
 from hetir.artifact import Artifact, Resources, Slot
-from hetir.backends import cpu, ptx, spirv
-from hetir.backends.cpu.fingerprint import fingerprint
+from hetir.backends.host import fingerprint
 from hetir.diagnostics import CompileError, Label
-from hetir.emulator import ptx as emulated_ptx
 from hetir.frontend import Argument, Static, Traced, parse_signature
 from hetir.frontend import record as record_function
 from hetir.ir.canonical import canonicalise, content_hash
@@ -24,6 +22,7 @@ from hetir.ir.core import Attr, Kernel, Module, Operation, Options, walk
 from hetir.ir.ops import ALLOC, GLOBAL_ID, NUM_GROUPS
 from hetir.ir.text import parse_kernel, print_kernel
 from hetir.ir.types import SCALARS, ArrayType
+from hetir.lazy import lazy
 from hetir.passes import pressure
 from hetir.passes.check_barriers import check_barriers
 from hetir.passes.expand_arrays import expand_arrays
@@ -33,6 +32,17 @@ from hetir.passes.reproducible import reproducible
 from hetir.passes.simplify import simplify
 from hetir.residency import suggest_workgroup
 from hetir.version import CODE_VERSION
+
+if TYPE_CHECKING:
+    from hetir import emulator
+    from hetir.backends import cpu, ptx, spirv
+    from hetir.emulator import ptx as emulated_ptx
+    from hetir.passes import harness
+else:
+    # a launch of cached code on one device needs none of these
+    emulator, emulated_ptx = lazy("hetir.emulator"), lazy("hetir.emulator.ptx")
+    cpu, ptx, spirv = (lazy(f"hetir.backends.{name}") for name in ("cpu", "ptx", "spirv"))
+    harness = lazy("hetir.passes.harness")
 
 Dims = tuple[int, int, int]
 
@@ -65,19 +75,34 @@ class Backend(NamedTuple):
 
 
 _BACKENDS: Mapping[str, Backend] = {
-    "cpu": Backend(cpu.compile_kernel, fingerprint),
-    "ptx": Backend(ptx.compile_kernel, ptx.fingerprint),
-    "spirv": Backend(spirv.compile_kernel, spirv.fingerprint),
+    "cpu": Backend(lambda k, **o: cpu.compile_kernel(k, **o), fingerprint),
+    "ptx": Backend(lambda k, **o: ptx.compile_kernel(k, **o), lambda t: ptx.fingerprint(t)),
+    "spirv": Backend(lambda k, **o: spirv.compile_kernel(k, **o), lambda t: spirv.fingerprint(t)),
 }
 
 
 class Source(Protocol):
     """What the compiler needs of a `@hetir.kernel` object."""
 
-    name: str
-    function: Callable[..., object]
-    options: Options
-    bound: tuple[object, ...]
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        ...
+
+    @property
+    def function(self) -> Callable[..., object]:
+        """The Python function."""
+        ...
+
+    @property
+    def options(self) -> Options:
+        """What the decorator was given."""
+        ...
+
+    @property
+    def bound(self) -> tuple[object, ...]:
+        """The object of a method, or nothing."""
+        ...
 
     def operands(self, arguments: Sequence[Any] | Mapping[str, Any]) -> tuple[Any, ...]:
         """The arguments of a launch in the order of the parameters, as the runtime takes them."""
@@ -155,7 +180,8 @@ class ShapeError(CompileError):
 def dims(sizes: int | Sequence[int]) -> Dims:
     """One to three sizes as three."""
     try:
-        given = tuple(map(index, sizes if isinstance(sizes, tuple | list) else (sizes,)))
+        several = cast("Sequence[int]", sizes if isinstance(sizes, tuple | list) else (sizes,))
+        given = tuple(map(index, several))
     except TypeError:
         given = ()
     if not 1 <= len(given) <= 3:
@@ -376,7 +402,7 @@ def check(
     values = kernel.operands(arguments)
     traced = prepare(record(kernel, kernel.specialise(values)).module)
     given = [_slot_value(slot, (*kernel.bound, *values)) for slot in layout_of(traced).slots]
-    arrays = [value for value in given if isinstance(value, np.ndarray)]
+    arrays: list[Any] = [value for value in given if isinstance(value, np.ndarray)]
     contents: set[bytes] = set()
     report = emulator.Report()
     for now in range(seed, seed + max(1, runs or (WEAK_RUNS if weak else 1))):
@@ -392,6 +418,24 @@ def check(
     return report
 
 
+def litmus(
+    kernel: Source,
+    arguments: Sequence[Any] | Mapping[str, Any],
+    grid: int | tuple[int, ...],
+    workgroup: int | tuple[int, ...],
+) -> harness.Harness:
+    """A small kernel and launch as a program that `hetir.memory.check` judges.
+
+    Raises:
+        HarnessError: there are too many work-items or accesses, or ops that it cannot judge.
+    """
+    need_kernel(kernel)
+    values = kernel.operands(arguments)
+    traced = prepare(record(kernel, kernel.specialise(values)).module)
+    given = [_slot_value(slot, (*kernel.bound, *values)) for slot in layout_of(traced).slots]
+    return harness.read(traced, given, dims(grid), dims(workgroup))
+
+
 def _slot_value(slot: Slot, values: Sequence[Any]) -> Any:
     """One argument of the evaluator: a NumPy array or scalar."""
     value: Any = values[int(slot.source[0])]
@@ -399,7 +443,11 @@ def _slot_value(slot: Slot, values: Sequence[Any]) -> Any:
         value = getattr(value, field) if isinstance(field, str) else value[field]
     if slot.ndim is None:
         return SCALARS[slot.dtype].numpy.type(value)
-    return value if isinstance(value, np.ndarray) else value.numpy()
+    return value if _is_array(value) else value.numpy()
+
+
+def _is_array(value: object) -> bool:
+    return isinstance(value, np.ndarray)
 
 
 def prepare_ptx(text: str, entry: str) -> runtime.Execute:

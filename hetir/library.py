@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -160,7 +160,7 @@ def data_rank(name: str) -> int:
     if case(name, size=SMALL[name]).data_note:
         return 0
     size = SMALL[name]
-    return len(size[:2]) if isinstance(size, tuple) else 1
+    return min(2, len(cast("tuple[int, ...]", size))) if isinstance(size, tuple) else 1
 
 
 def case(name: str, **options: Any) -> Case:

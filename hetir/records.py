@@ -52,10 +52,10 @@ def _order(record: Record) -> tuple[int, int]:
 def _records(artifact: Artifact, data: bytes) -> Iterator[Record]:
     at = 0
     while at + _RECORD.size <= len(data):
-        size, index, group, item = _RECORD.unpack_from(data, at)
+        size, index, group, item = map(int, _RECORD.unpack_from(data, at))
         if size < _RECORD.size or at + size > len(data) or index >= len(artifact.sites):
             return
-        site = artifact.sites[index]
+        site: Site = artifact.sites[int(index)]
         start = at + _RECORD.size
         operands = tuple(
             _operand(data[start + 8 * k : start + 8 * k + 8], dtype)

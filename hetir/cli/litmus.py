@@ -1,4 +1,4 @@
-"""`hetir litmus FILE`: judge a litmus test and show the execution behind the answer."""
+"""`hetir litmus FILE`: judge a litmus test, or all that a small kernel may do."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from hetir.cli.common import split_spec
+from hetir.cli.litmus_kernel import draw, judge_kernel
 
 if TYPE_CHECKING:
     from hetir.memory.check import Checker, Verdict, Witness
@@ -20,9 +23,17 @@ def register(app: typer.Typer) -> None:
 
 def litmus(
     file: Annotated[
-        Path,
-        typer.Argument(help="A litmus file: HETIR, PTX, VULKAN or OPENCL.", show_default=False),
+        str,
+        typer.Argument(
+            help="A litmus file (HETIR, PTX, VULKAN or OPENCL), or a kernel: FILE.py:KERNEL.",
+            show_default=False,
+        ),
     ],
+    values: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME=VALUE", help="A kernel's arguments.")
+    ] = None,
+    grid: Annotated[str, typer.Option(help="A kernel's workgroups: G, or X,Y,Z.")] = "",
+    workgroup: Annotated[str, typer.Option(help="Work-items a workgroup: W, or X,Y,Z.")] = "",
     outcomes: Annotated[bool, typer.Option("--outcomes", help="List every final state.")] = False,
     dot: Annotated[
         Path | None, typer.Option(help="Write the execution as Graphviz text.", show_default=False)
@@ -32,20 +43,26 @@ def litmus(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
 ) -> None:
-    """Say whether a litmus test's claim holds, and show an execution that decides it."""
+    """Say whether a litmus test's claim holds, and show an execution that decides it.
+
+    Of a kernel: whether it races, whether its assertions hold, and how its arrays may end.
+    """
+    if split_spec(file)[0].endswith(".py"):
+        judge_kernel(file, values or (), (grid, workgroup), dot=dot, svg=svg, as_json=as_json)
+        return
     # the solver takes a moment to load, which only this command should pay for
     from hetir.memory.check import Checker
     from hetir.memory.claim import constants
     from hetir.memory.litmus import read
 
-    test = read(file)
+    test = read(Path(file))
     guesses = constants(test.claim.condition)
     with Checker(test.program, test.model, guesses=guesses) as checker:
         verdict = checker.judge(test.claim, explain=True)
         raced = checker.race()
         states = _states(checker) if outcomes or as_json else []
     shown = verdict.witness or (raced if verdict.undefined else verdict.near_miss)
-    _draw(test, shown, dot, svg)
+    draw(test.program, shown, dot, svg)
     if as_json:
         typer.echo(json.dumps(_as_json(test, verdict, raced is not None, states), indent=2))
         return
@@ -60,17 +77,6 @@ def _states(checker: Checker) -> list[dict[str, int | None]]:
     names = [str(item) for item in checker.observables()]
     found = sorted(checker.outcomes(), key=lambda state: [(v is None, v or 0) for v in state])
     return [dict(zip(names, state, strict=True)) for state in found]
-
-
-def _draw(test: Litmus, shown: Witness | None, dot: Path | None, svg: Path | None) -> None:
-    from hetir.memory import witness
-
-    if shown is None:
-        return
-    if dot is not None:
-        dot.write_text(witness.dot(test.program, shown), encoding="utf-8")
-    if svg is not None:
-        svg.write_text(witness.svg(test.program, shown), encoding="utf-8")
 
 
 def _print(test: Litmus, verdict: Verdict, raced: bool, shown: Witness | None) -> None:

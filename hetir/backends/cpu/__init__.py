@@ -7,7 +7,7 @@ from math import prod
 
 from hetir.artifact import Artifact, Resources
 from hetir.backends.cpu.emit import Emitter, entry_of
-from hetir.backends.cpu.fingerprint import VERSION
+from hetir.backends.host import VERSION
 from hetir.backends.cpu.frame import Workgroup
 from hetir.backends.cpu.records import sites_of
 from hetir.backends.cpu.schedule import schedule
@@ -20,7 +20,6 @@ from hetir.passes.legalize import legalize
 from hetir.target import Target
 
 __all__ = ["UnknownCpuError", "compile_kernel", "disassemble", "emit_ir"]
-
 
 
 def emit_ir(
@@ -65,9 +64,7 @@ def compile_kernel(
         text=output.ir,
         binary=output.binary,
         layout=layout_of(lowered),
-        resources=Resources(
-            shared_bytes=emitter.plan.shared_bytes, item_bytes=emitter.item_bytes
-        ),
+        resources=Resources(shared_bytes=emitter.plan.shared_bytes, item_bytes=emitter.item_bytes),
         workgroup=workgroup,
         subgroup_size=kernel.options.width,
         sites=sites_of(lowered),

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from math import prod
 
 from hetir.artifact import Layout
-from hetir.backends.cpu.frame import Workgroup
 from hetir.backends.cpu.divergence import divergence
+from hetir.backends.cpu.frame import Workgroup
 from hetir.backends.cpu.items import Item, ItemEmitter
 from hetir.backends.cpu.lanes import Rep
 from hetir.backends.cpu.masked import MaskedLeaf

@@ -114,7 +114,8 @@ class MaskedLeaf(Lanes):
                 self.plain(op)
                 self._watch(op)
                 continue
-            _CONTROL[op.name](self, op)
+            emit = {"if": self._if, "for": self._for, "loop": self._loop}[op.name]
+            emit(op)
             if self._state.dead:
                 return
             self._watch(op)
@@ -685,6 +686,3 @@ def _nothing(region: Region) -> bool:
 
 def _exits(op: Operation) -> set[ops.Spec]:
     return {inner.spec for inner in walk(op.regions[0]) if inner.spec.terminator}
-
-
-_CONTROL = {"if": MaskedLeaf._if, "for": MaskedLeaf._for, "loop": MaskedLeaf._loop}

@@ -190,7 +190,12 @@ class Structured:
 
 def trip_count(code: Code, start: str, stop: str, step: str) -> str:
     """How often Python's `range(start, stop, step)` runs, as an unsigned i64 (in each lane)."""
-    kind, flag, nought, one = code.of("i64"), code.of("i1"), code.number("i64", 0), code.number("i64", 1)
+    kind, flag, nought, one = (
+        code.of("i64"),
+        code.of("i1"),
+        code.number("i64", 0),
+        code.number("i64", 1),
+    )
     if step == one:
         span = code.add(f"sub {kind} {stop}, {start}")
         some = code.add(f"icmp slt {kind} {start}, {stop}")

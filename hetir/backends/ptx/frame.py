@@ -22,9 +22,9 @@ MAX_ITEMS = 1024
 # PTX ISA, "Kernel Function Parameters": bytes from PTX 8.1, and what drivers took before
 MAX_PARAMETER_BYTES = 32764
 SMALL_PARAMETER_BYTES = 4096
-# the second parameter: i64 groups[3], i64 first group[3], u64 records
-LAUNCH_BYTES = 56
-_FIRST_GROUP, _RECORDS = 24, 48
+# the second parameter: i64 groups[3], i64 first group[3], i64 first item[3], u64 records
+LAUNCH_BYTES = 80
+_FIRST_GROUP, _FIRST_ITEM, _RECORDS = 24, 48, 72
 _AXES = "xyz"
 
 
@@ -162,9 +162,12 @@ class Frame:
 
     def global_id(self, axis: int) -> str:
         """group_id * group_size + local_id."""
-        group, size = self.group_id(axis), self.wide(self.group_size(axis))
-        first = self.code.add(f"mul nuw nsw i64 {group}, {size}")
-        return self.code.add(f"add nuw nsw i64 {first}, {self.wide(self.local_id(axis))}")
+        group, size = self.wide(self.special("ctaid", axis)), self.wide(self.group_size(axis))
+        start = self.code.add(f"mul nuw nsw i64 {group}, {size}")
+        here = self.code.add(f"add nuw nsw i64 {start}, {self.wide(self.local_id(axis))}")
+        # what came before this launch is a number of the host's: no product of 64 bits
+        first = self._launch(_FIRST_ITEM + 8 * axis)
+        return self.code.add(f"add nuw nsw i64 {first}, {here}")
 
     def wide(self, value: str) -> str:
         """A number of 32 bits that is not negative, as 64."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from hetir.artifact import Artifact, Resources
-from hetir.backends.spirv import validate
+from hetir import spirv_tools
 from hetir.backends.spirv.disassemble import disassemble
 from hetir.backends.spirv.emit import Emitter, entry_of
 from hetir.backends.spirv.flavour import Flavour, Workgroup
@@ -49,7 +49,7 @@ def compile_kernel(
     layout = layout_of(lowered)
     flavour = FLAVOURS[target](lowered, layout, workgroup)
     binary = Emitter(lowered, description, flavour, layout).module()
-    validate.check(binary, flavour.dialect.environment)
+    spirv_tools.check(binary, flavour.dialect.environment)
     shaped = b"\0".join((fingerprint(target).encode(), binary))
     return Artifact(
         kernel=kernel.name,
