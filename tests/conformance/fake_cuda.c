@@ -380,7 +380,7 @@ int cuLaunchKernel(int64_t which, unsigned gx, unsigned gy, unsigned gz, unsigne
     function *f = &functions[which - 1];
     event *e;
     size_t size = 0;
-    int64_t launch[7];
+    int64_t launch[10];
     if (which < 1 || which > function_count) {
         code = BAD_HANDLE;
         goto out;
@@ -404,7 +404,7 @@ int cuLaunchKernel(int64_t which, unsigned gx, unsigned gy, unsigned gz, unsigne
         size += f->sizes[i];
     }
     memcpy(launch, params[f->count - 1], sizeof launch);
-    e->records = (uint64_t)launch[6];
+    e->records = (uint64_t)launch[9];
     e->args_size = size;
     e->size = shared;
     if (f->kernel < KNOWN) { /* known kernels look at the argument block alone, and the whole grid */

@@ -246,7 +246,7 @@ def test_library_kernels_give_the_evaluators_bits(fake, cuda_bench, name):
 
 def entry(name, *, body="ret;", shared=0, bench=None):
     """An artifact that the executor runs."""
-    text = f".visible .entry {name}(.param .align 8 .b8 launch[56]) {{ {body} }}"
+    text = f".visible .entry {name}(.param .align 8 .b8 launch[80]) {{ {body} }}"
     artifact = replace(bench.artifact("spin"), entry=name)
     return replace(
         artifact,

@@ -63,7 +63,7 @@ def launch(
     address = 0 if records is None else records.ctypes.data
     machine, shared = Machine(parse(artifact.text)), dynamic_shared_bytes(artifact)
     for first, extents in pieces(grid, most):
-        params = block + launch_parameter(grid, first, address)
+        params = block + launch_parameter(grid, first, workgroup, address)
         report = machine.launch(
             artifact.entry, extents, workgroup, params, shared, memory, **checks
         )

@@ -360,7 +360,9 @@ class CudaDriver(Driver):
         block = [self._ffi.from_buffer(task.block)] if program.has_block else []
         most: Dims = self.portrait.limits.max_grid_dims
         for first, extents in pieces(task.grid, most):
-            launch = self._ffi.from_buffer(launch_parameter(task.grid, first, records))
+            launch = self._ffi.from_buffer(
+                launch_parameter(task.grid, first, task.workgroup, records)
+            )
             params = self._ffi.new("void *[]", [*block, launch])
             shape = (*extents, *task.workgroup)
             where = (program.shared_bytes, queue, params, self._ffi.NULL)

@@ -10,7 +10,7 @@ from hetir.artifact import Artifact
 from hetir.runtime.driver import Dims
 
 STATIC_SHARED_BYTES = 48 * 1024
-_LAUNCH = struct.Struct("<6qQ")
+_LAUNCH = struct.Struct("<9qQ")
 
 
 def pieces(grid: Dims, most: Dims) -> Iterator[tuple[Dims, Dims]]:
@@ -22,9 +22,10 @@ def pieces(grid: Dims, most: Dims) -> Iterator[tuple[Dims, Dims]]:
         yield first, (sizes[0], sizes[1], sizes[2])
 
 
-def launch_parameter(grid: Dims, first: Dims, records: int) -> bytes:
+def launch_parameter(grid: Dims, first: Dims, workgroup: Dims, records: int) -> bytes:
     """The second parameter of an entry: the whole grid, where this launch starts, the records."""
-    return _LAUNCH.pack(*grid, *first, records)
+    items = [group * size for group, size in zip(first, workgroup, strict=True)]
+    return _LAUNCH.pack(*grid, *first, *items, records)
 
 
 def dynamic_shared_bytes(artifact: Artifact) -> int:

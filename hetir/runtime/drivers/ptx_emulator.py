@@ -92,7 +92,9 @@ class PtxEmulatorDriver(ThreadDriver):
                 for first, extents in pieces(task.grid, self._most):
                     if stop():
                         return
-                    params = task.block + launch_parameter(task.grid, first, records)
+                    params = task.block + launch_parameter(
+                        task.grid, first, task.workgroup, records
+                    )
                     loaded.execute(extents, task.workgroup, params, named, shared)
 
         return queue.submit(EmulatorEvent(work, after))
