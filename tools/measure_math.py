@@ -103,10 +103,11 @@ def measure_f64(name: str, many: int, exactly: int) -> dict[str, object]:
     worst, at = 0.0, np.float64(1)
     count = wrong = 0
     strata = len(case.wide or case.ranges) + 2
-    if name in UFUNC:
+    extended = case.extended or (case.double if name in UFUNC else None)
+    if extended is not None:
         for seed in range(20):
             x = cases.samples(case, np.dtype("f8"), many // 20 // strata, seed)
-            got, want = cases.compute(name, x), case.double(x.astype(np.longdouble))
+            got, want = cases.compute(name, x), extended(x.astype(np.longdouble))
             found = cases.ulp_errors(got, want)
             here = int(np.argmax(found))
             if found[here] > worst:

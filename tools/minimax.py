@@ -240,8 +240,17 @@ POLYNOMIALS = (
         low=mpf(0),
         high=mpf(1) / 25 * SLACK,
         weight=lambda u: u**2,
-        terms={"F32": 4, "F64": 10},
+        terms={"F32": 4},
         doc="(atanh(s) - s - s**3/3) / s**5 in s**2, |s| <= 1/5",
+    ),
+    Polynomial(
+        name="ATANH",
+        function=lambda u: (_atanh(mp.sqrt(u)) - 1 - u / 3 - u**2 / 5) / u**3,
+        low=mpf(0),
+        high=mpf(1) / 25 * SLACK,
+        weight=lambda u: u**3,
+        terms={"F64": 9},
+        doc="(atanh(s) - s - s**3/3 - s**5/5) / s**7 in s**2, |s| <= 1/5",
     ),
     Polynomial(
         name="SIN",
@@ -379,6 +388,7 @@ def constants(kind: str) -> dict[str, tuple[tuple[float, ...], str]]:
         "GELU_FACTOR": (split(2 * mp.sqrt(2 / pi), dtype, head), "2 sqrt(2/pi)"),
         "LOG2_PI": (split(mp.log(2 * pi) / ln2 / 2, dtype, full), "log2(2 pi) / 2"),
         "LN_PI": (split(mp.log(pi), dtype, full), "log(pi)"),
+        "FIFTH": (split(mpf(1) / 5, dtype, head), "1/5"),
         "THIRD": (split(mpf(1) / 3, dtype, head), "1/3"),
     }  # fmt: skip
 

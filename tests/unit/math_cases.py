@@ -18,12 +18,16 @@ mp.dps = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One function: `exact` by mpmath, `double` by NumPy or Python's math, limits in ULP."""
+    """One function: `exact` by mpmath, `double` by NumPy or Python's math, limits in ULP.
+
+    `extended` takes NumPy's 80-bit floats; a `double` that is a ufunc does so too.
+    """
 
     name: str
     function: object
     exact: Callable[..., mpf]
     double: Callable[..., np.ndarray] | None = None
+    extended: Callable[..., np.ndarray] | None = None
     ranges: tuple[tuple[float, float], ...] = ()
     wide: tuple[tuple[float, float], ...] = ()
     limits: dict[str, float] = field(default_factory=lambda: {"f32": 1.0, "f64": 1.5})
@@ -57,6 +61,15 @@ def _lgamma(x):
         return mp.log(abs(mp.pi / (x * mp.sinpi(x)))) - mp.loggamma(-x)
 
 
+def _wide_sigmoid(x):
+    small = np.exp(-np.abs(x))
+    return np.where(x > 0, 1, small) / (1 + small)
+
+
+def _wide_softplus(x):
+    return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
+
+
 def _math(function):
     """A function of Python's math on an array of doubles; what it raises on are its limits."""
 
@@ -83,7 +96,7 @@ CASES = {
         Case(name="exp2", function=hl.exp2, exact=_power(2), double=np.exp2,
              ranges=((-150, 128), (-1, 1)), wide=((-1075, 1024), (-1, 1))),
         Case(name="exp10", function=hl.exp10, exact=_power(10),
-             double=lambda x: np.power(np.longdouble(10), x),
+             extended=lambda x: np.power(np.longdouble(10), x),
              ranges=((-46, 39), (-1, 1)), wide=((-324, 309), (-1, 1))),
         Case(name="expm1", function=hl.expm1, exact=mp.expm1, double=np.expm1,
              ranges=((-20, 89), (-1, 1)), wide=((-45, 710), (-1, 1))),
@@ -127,18 +140,20 @@ CASES = {
         Case(name="cbrt", function=hl.cbrt, exact=lambda x: mp.sign(x) * mp.cbrt(abs(x)),
              double=np.cbrt, ranges=((-10, 10),)),
         Case(name="rsqrt", function=hl.rsqrt, exact=lambda x: 1 / mp.sqrt(x),
-             double=lambda x: 1 / np.sqrt(np.longdouble(x)), ranges=((0, 10),)),
-        Case(name="sigmoid", function=hl.sigmoid, exact=_sigmoid,
+             extended=lambda x: 1 / np.sqrt(x), ranges=((0, 10),)),
+        Case(name="sigmoid", function=hl.sigmoid, exact=_sigmoid, extended=_wide_sigmoid,
              ranges=((-104, 20), (-1, 1)), wide=((-746, 40), (-1, 1))),
         Case(name="silu", function=hl.silu, exact=lambda x: x * _sigmoid(x),
+             extended=lambda x: np.where(x == -np.inf, -0.0, x * _wide_sigmoid(x)),
              ranges=((-108, 20), (-1, 1)), wide=((-750, 40), (-1, 1))),
         Case(name="gelu", function=hl.gelu, exact=_gelu,
              ranges=((-14.5, 9), (-1, 1)), wide=((-38.7, 9), (-1, 1))),
         Case(name="gelu_tanh", function="tanh", exact=_gelu_tanh,
              ranges=((-11, 9), (-1, 1)), wide=((-22, 9), (-1, 1))),
-        Case(name="softplus", function=hl.softplus, exact=_softplus,
+        Case(name="softplus", function=hl.softplus, exact=_softplus, extended=_wide_softplus,
              ranges=((-104, 20), (-1, 1)), wide=((-746, 40), (-1, 1))),
         Case(name="log_sigmoid", function=hl.log_sigmoid, exact=lambda x: -_softplus(-x),
+             extended=lambda x: -_wide_softplus(-x),
              ranges=((-20, 104), (-1, 1)), wide=((-40, 746), (-1, 1))),
     )
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Powers: 2**(y log2 x) with the logarithm as a pair of 36 (65) good bits and more."""
+"""Powers: 2**(y log2 x) with the logarithm as a pair of 36 (70) good bits and more."""
 
 from __future__ import annotations
 
@@ -25,25 +25,37 @@ from hetir.lang.math.logarithm import mantissa, normal
 
 
 @library
+def atanh_rest(u: KernelValue, low: KernelValue) -> KernelValue:
+    """atanh(s) / s - 1 as a pair, where u + low = s**2, for |s| up to 1/5."""
+    if u.dtype == F64:
+        # the powers of log2 reach 1024, which takes ten bits from the next term's rounding too
+        fifth, fifth_low = tables.FIFTH_F64
+        v, v_low = fast_two_sum(hv.cast(fifth, F64), u * polynomial(u, tables.ATANH_F64))
+        w, w_low = two_product(u, v)
+        w_low = w_low + (u * (v_low + fifth_low) + low * v)
+        third, third_low = tables.THIRD_F64
+        v, v_low = fast_two_sum(hv.cast(third, F64), w)
+        v_low = v_low + (w_low + third_low)
+        t, t_low = two_product(u, v)
+        return fast_two_sum(t, t_low + (u * v_low + low * v))
+    t, t_low = times(u, tables.THIRD_F32)
+    p = polynomial(u, tables.ATANH_F32)
+    return fast_two_sum(t, t_low + (low * tables.THIRD_F32[0] + u * u * p))
+
+
+@library
 def log2_pair(x: KernelValue) -> KernelValue:
     """log2(x) as a pair, for a positive finite x, by 2 atanh((m - 1) / (m + 1))."""
-    wide = x.dtype == F64
     y, moved = normal(x)
     k, m = mantissa(y)
     d, d_low = two_sum(m, 1.0)
     s, low = fast_two_sum(*divide(m - 1.0, 0.0, d, d_low))
     u, u_low = two_product(s, s)
-    u_low = u_low + 2.0 * s * low
-    # atanh(s) / s - 1 = u / 3 + u**2 * p(u)
-    p = polynomial(u, tables.ATANH_F64 if wide else tables.ATANH_F32)
-    third = tables.THIRD_F64 if wide else tables.THIRD_F32
-    t, t_low = times(u, third)
-    t, t_low = fast_two_sum(t, t_low + (u_low * third[0] + u * u * p))
+    t, t_low = atanh_rest(u, u_low + 2.0 * s * low)
     product, error = two_product(s, t)
     h, e = fast_two_sum(s, product)
     h, e = fast_two_sum(h, e + (error + (s * t_low + low * (1.0 + t))))
-    c = tables.INV_LN2_F64 if wide else tables.INV_LN2_F32
-    q, q_low = times(h + h, c)
+    q, q_low = times(h + h, tables.INV_LN2_F64 if x.dtype == F64 else tables.INV_LN2_F32)
     high, tail = fast_two_sum(hv.cast(k + moved, x.dtype), q)
     return fast_two_sum(high, tail + (q_low + 2.0 * e * tables.INV_LN2_F64[0]))
 
