@@ -256,7 +256,7 @@ class OpenClDriver(Driver):
         """Build a module. Raises DriverError with what the device lacks, or its log."""
         if artifact.binary is None:
             raise DriverError("clCreateProgramWithIL", 0, "the artifact holds no module")
-        found = listing(artifact.binary)
+        found = listing(artifact.binary, "spv1.2")
         if artifact.entry not in found.entries:
             raise DriverError(
                 "clCreateKernel", -46, f"the module has no entry point {artifact.entry}"

@@ -1,7 +1,7 @@
 """What a driver needs to know of a SPIR-V module before it hands it to a vendor's compiler.
 
 Vendors' compilers were seen to end the process over a malformed module, so that what is no
-module, or lacks the entry point, is refused here.
+module, is not valid, or lacks the entry point, is refused here.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import struct
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
+from hetir import spirv_tools
 from hetir.runtime.driver import DriverError
 
 _MAGIC = 0x07230203
@@ -65,8 +66,11 @@ def _instructions(binary: bytes) -> Iterator[Instruction]:
         at += count
 
 
-def listing(binary: bytes) -> Listing:
-    """Read a module. Raises DriverError for what is none."""
+def listing(binary: bytes, environment: str) -> Listing:
+    """Read a module, validated where the validator is here. Raises DriverError for what is none.
+
+    `environment` is one of `hetir.spirv_tools`.
+    """
     entries: set[str] = set()
     capabilities: set[str] = set()
     for at, count, opcode in _instructions(binary):
@@ -76,6 +80,9 @@ def listing(binary: bytes) -> Listing:
         elif opcode == _OP_ENTRY_POINT:
             data = binary[4 * (at + 3) : 4 * (at + count)]
             entries.add(data.partition(b"\0")[0].decode(errors="replace"))
+    complaint = spirv_tools.complaint(binary, environment)
+    if complaint:
+        raise DriverError("SPIR-V", 0, f"the module is not valid: {complaint}")
     return Listing(frozenset(entries), frozenset(capabilities))
 
 

@@ -287,7 +287,7 @@ class VulkanDriver(Driver):
         """Make a shader module. Raises DriverError with what the device lacks."""
         if artifact.binary is None:
             raise DriverError("vkCreateShaderModule", 0, "the artifact holds no module")
-        found = listing(artifact.binary)
+        found = listing(artifact.binary, "vulkan1.3")
         if artifact.entry not in found.entries:
             raise DriverError(
                 "vkCreateComputePipelines", 0, f"the module has no entry point {artifact.entry}"
