@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from operator import index
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
@@ -59,26 +59,8 @@ class TargetError(CompileError):
     code = "HET360"
 
 
-class Compile(Protocol):
-    """A backend's entry: an artifact of a kernel without calls."""
-
-    def __call__(self, kernel: Kernel, *, target: str, workgroup: Dims | None) -> Artifact:
-        """Compile for a target, whose name says more than its family."""
-        ...
-
-
-class Backend(NamedTuple):
-    """What the compiler calls for one family of targets; the fingerprint is part of the key."""
-
-    compile: Compile
-    fingerprint: Callable[[str], str]
-
-
-_BACKENDS: Mapping[str, Backend] = {
-    "cpu": Backend(lambda k, **o: cpu.compile_kernel(k, **o), fingerprint),
-    "ptx": Backend(lambda k, **o: ptx.compile_kernel(k, **o), lambda t: ptx.fingerprint(t)),
-    "spirv": Backend(lambda k, **o: spirv.compile_kernel(k, **o), lambda t: spirv.fingerprint(t)),
-}
+# one module a family of targets: `compile_kernel(kernel, target=, workgroup=)` gives an artifact
+_BACKENDS: Mapping[str, Any] = {"cpu": cpu, "ptx": ptx, "spirv": spirv}
 
 
 class Source(Protocol):
@@ -220,10 +202,12 @@ def lower(kernel: Kernel, target: str, workgroup: Dims | None = None) -> Artifac
             f"`{target}` has no backend in this version", hint='compile for target="cpu" or "hetir"'
         )
     backend = _BACKENDS[family]
-    key = cache_key(kernel, backend.fingerprint(target), workgroup)
+    # the host's fingerprint needs no LLVM
+    print_of = fingerprint if family == "cpu" else backend.fingerprint
+    key = cache_key(kernel, print_of(target), workgroup)
 
     def make() -> bytes:
-        made = backend.compile(simplify(kernel), target=target, workgroup=workgroup)
+        made = backend.compile_kernel(simplify(kernel), target=target, workgroup=workgroup)
         return runtime.encode(replace(finish(made, kernel), key=key))
 
     return runtime.decode(runtime.cache().make(key, make))
