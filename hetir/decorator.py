@@ -112,6 +112,11 @@ def kernel(  # noqa: PLR0913 - the options of the contract
                 f"`@hetir.kernel` makes a kernel of a function, got {f!r}",
                 hint="put it once, above a `def`",
             )
+        if hasattr(f, "__wrapped__"):
+            raise OptionError(
+                f"`@hetir.kernel` has another decorator between it and the `def` of `{f.__name__}`",
+                hint="put `@hetir.kernel` on the line above `def`",
+            )
         return Kernel(f, options, grid=grid, workgroup=workgroup)
 
     return make if function is None else make(function)
@@ -400,7 +405,7 @@ def _argument(parameter: Parameter, value: Any) -> Argument:
         return _scalar(value.dtype, parameter.name)
     if _is_named_tuple(value):
         fields = zip(value._fields, value, strict=True)
-        return Tuple(type(value), tuple(_argument(Parameter(n, None), v) for n, v in fields))
+        return Tuple(_class_of(value), tuple(_argument(Parameter(n, None), v) for n, v in fields))
     if _is_array(value):
         element = _scalar(value.dtype, parameter.name)
         return ArrayType(element, value.ndim, strides=_known_strides(value, element))
@@ -411,6 +416,10 @@ def _argument(parameter: Parameter, value: Any) -> Argument:
 
 
 # asked through functions, so that a value of any type keeps it
+
+
+def _class_of(value: object) -> type:
+    return type(value)
 
 
 def _is_tuple(value: object) -> bool:
@@ -458,7 +467,7 @@ def _known_strides(value: Any, element: Scalar) -> tuple[int | None, ...] | None
 
 def _type_key(parameter: Parameter, value: Any) -> object:
     """The part of the specialisation key that a value makes."""
-    kind: Any = type(value)
+    kind = _class_of(value)
     if parameter.annotation is STATIC:
         return _static_key(value)
     if type(value) is np.ndarray:
@@ -477,7 +486,7 @@ def _stride_key(value: Any) -> tuple[int, bool, tuple[bool, ...]]:
 
 def _static_key(value: Any) -> object:
     """1, True and 1.0 are equal and hash alike, as are 0.0 and -0.0: keep them apart."""
-    kind: Any = type(value)
+    kind = _class_of(value)
     if _is_tuple(value):
         return kind, tuple(map(_static_key, value))
     if _is_number(value) or value.__class__ is complex:
