@@ -82,6 +82,7 @@ Expr = Const | Reg | Binary
 OPERATIONS: Mapping[str, Callable[[int, int], int]] = {
     "+": operator.add,
     "-": operator.sub,
+    "*": operator.mul,
     "==": lambda a, b: int(a == b),
     "!=": lambda a, b: int(a != b),
     "<": lambda a, b: int(a < b),
