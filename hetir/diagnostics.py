@@ -9,6 +9,9 @@ from typing import ClassVar
 from hetir.source import Loc
 
 
+_SHOWN_CALLERS = 8
+
+
 @dataclass(frozen=True, slots=True)
 class Label:
     """What happened at one place."""
@@ -64,13 +67,23 @@ def render(error: HetirError) -> str:
     lines = [f"error[{error.code}]: {error.message}"]
     for label in error.labels:
         lines += _snippet(label)
-        caller = label.loc.caller
-        while caller is not None:
+        callers = _callers(label.loc)
+        # a recursion that is refused has a long chain of calls
+        for caller in callers[:_SHOWN_CALLERS]:
             lines += _snippet(Label(caller, "called from here"))
-            caller = caller.caller
+        if len(callers) > _SHOWN_CALLERS:
+            lines.append(f" = called through {len(callers) - _SHOWN_CALLERS} more functions")
     if error.hint:
         lines.append(f" = help: {error.hint}")
     return "\n".join(lines)
+
+
+def _callers(loc: Loc) -> list[Loc]:
+    found: list[Loc] = []
+    while loc.caller is not None:
+        loc = loc.caller
+        found.append(loc)
+    return found
 
 
 def _snippet(label: Label) -> list[str]:

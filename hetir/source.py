@@ -26,3 +26,9 @@ class Loc:
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}:{self.col + 1}"
+
+
+def whole_line(file: str, line: int) -> Loc:
+    """The text of a line, without the spaces around it."""
+    text = linecache.getline(file, line).rstrip()
+    return Loc(file, line, len(text) - len(text.lstrip()), line, len(text))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -15,7 +14,7 @@ from hetir import library
 from hetir.decorator import Kernel
 from hetir.diagnostics import HetirError, Label
 from hetir.ir.types import SCALARS
-from hetir.source import Loc
+from hetir.source import whole_line
 
 
 class UsageError(HetirError):
@@ -82,17 +81,12 @@ def _broken(path: str, file: Path, error: Exception) -> UsageError:
     lines = [at.lineno for at in extract_tb(error.__traceback__) if at.filename == name]
     if isinstance(error, SyntaxError):
         lines, text = [error.lineno], error.msg
-    labels = (_whole_line(name, lines[-1]),) if lines and lines[-1] else ()
+    labels = (Label(whole_line(name, lines[-1]), ""),) if lines and lines[-1] else ()
     return UsageError(
         f"{path} does not load: {type(error).__name__}: {text}",
         *labels,
         hint=f"`python {path}` shows the whole traceback",
     )
-
-
-def _whole_line(file: str, line: int) -> Label:
-    source = linecache.getline(file, line).rstrip()
-    return Label(Loc(file, line, len(source) - len(source.lstrip()), line, len(source)), "")
 
 
 def parse_dims(text: str, what: str) -> tuple[int, ...]:

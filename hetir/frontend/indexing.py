@@ -101,7 +101,7 @@ def checked_indices(tracer: Tracer, array: ArrayHandle, found: list[Any]) -> lis
     if len(found) > ndim:
         tracer.fail(
             IndexingError,
-            f"{len(found)} indices for an array of {ndim} dimensions",
+            f"{len(found)} indices for an array of {ndim} dimension{'s' * (ndim != 1)}",
             label=f"this is {describe(array)}",
         )
     found += [Span(None, None, None)] * (ndim - len(found))

@@ -17,7 +17,7 @@ from typing import Any
 from hetir.diagnostics import Label
 from hetir.frontend import liveness
 from hetir.frontend.errors import SourceError, UnsupportedSyntaxError
-from hetir.source import Loc
+from hetir.source import Loc, whole_line
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,7 +73,7 @@ def _forget(key: int, _: object) -> None:
 
 def _read(function: Callable[..., object], code: types.CodeType) -> FunctionSource:
     name = function.__name__
-    place = Label(Loc(code.co_filename, code.co_firstlineno, 0, code.co_firstlineno, 0), "")
+    place = Label(whole_line(code.co_filename, code.co_firstlineno), "")
     if code.co_name == "<lambda>":
         raise SourceError(
             "a lambda cannot be compiled: Python does not say which part of the line it is",

@@ -121,7 +121,7 @@ class Tracer:
         try:
             return self.const(kind, float(number) if kind.kind != "bool" else number != 0)
         except OverflowError:
-            self.fail(NumberRangeError, f"`{number}` does not fit `{kind}`")
+            self.fail(NumberRangeError, f"`{_shown(number)}` does not fit `{kind}`")
 
     def _integer(self, number: float, kind: Scalar, *, explicit: bool) -> int:
         low = -(1 << (kind.bits - 1)) if kind.signed else 0
@@ -134,10 +134,10 @@ class Tracer:
         if not explicit and not low <= number <= high:
             self.fail(
                 NumberRangeError,
-                f"`{int(number)}` does not fit `{kind}`",
+                f"`{_shown(int(number))}` does not fit `{kind}`",
                 label=f"`{kind}` holds {low} to {high}",
-                hint=f"convert the other operand to a wider type, or write `hl.{kind}({number})`"
-                " to wrap",
+                hint="convert the other operand to a wider type, or write "
+                f"`hl.{kind}({_shown(number)})` to wrap",
             )
         return int(number)
 
@@ -265,6 +265,11 @@ class Tracer:
         for call in chain[:-1]:
             caller = replace(call, caller=caller)
         return replace(chain[-1], caller=caller)
+
+
+def _shown(number: float) -> str:
+    """A number in a message; Python refuses to write integers of thousands of digits."""
+    return f"{number:#x}"[:20] + "..." if abs(number) >= 1 << 256 else str(number)
 
 
 def _python_number(value: Any) -> Any:

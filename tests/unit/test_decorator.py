@@ -1,5 +1,6 @@
 """`@hetir.kernel`: arguments, specialisation, options, methods, and what is refused."""
 
+import functools
 from typing import NamedTuple
 
 import numpy as np
@@ -386,6 +387,7 @@ MISUSE = {
     "a word as shape": (lambda x: hetir.empty("a"), "HET501"),
     "a kernel twice": (lambda x: hetir.kernel(shift), "HET521"),
     "a kernel of a class": (lambda x: hetir.kernel(int), "HET521"),
+    "a decorator below": (lambda x: hetir.kernel(functools.cache(len)), "HET521"),
 }
 
 

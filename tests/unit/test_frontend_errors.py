@@ -383,6 +383,21 @@ def test_there_are_enough():
     assert len(CASES) >= 40
 
 
+def test_a_number_of_thousands_of_digits():
+    kernel = define("huge", "def kernel(x):\n    x[0] = 10**5000\n")
+    with pytest.raises(HetirError, match=r"`0x[0-9a-f]+\.\.\.` does not fit `f32`"):
+        trace(kernel, parse_signature("f32[:]"))
+
+
+def test_long_chains_of_calls_are_cut():
+    source = "def endless(n):\n    return endless(n + 1)\ndef kernel(x):\n    x[0] = endless(1)\n"
+    with pytest.raises(HetirError, match="calls itself") as caught:
+        trace(define("endless", source), parse_signature("f32[:]"))
+    text = str(caught.value)
+    assert text.count("called from here") == 8
+    assert " = called through " in text
+
+
 def test_outside_of_a_kernel():
     import hetir.lang as hl
 
