@@ -200,6 +200,9 @@ def test_what_is_absent_says_why(cuda_library, fake):
     with pytest.raises(DriverAbsentError) as caught:
         libcuda.Library("/there/is/no/libcuda.so.1")
     assert caught.value.reason == "/there/is/no/libcuda.so.1 is not here"
+    with pytest.raises(DriverAbsentError) as caught:
+        libcuda.Library("libm.so.6")
+    assert caught.value.reason == "libm.so.6 has no `cuInit`"
     fake.raw.fakeSetDevices(0)
     try:
         with pytest.raises(DriverAbsentError) as caught:

@@ -165,10 +165,10 @@ def test_native_mathematics_takes_the_native_sum() -> None:
 
 @pytest.mark.parametrize("space", ["global", "shared"])
 @pytest.mark.parametrize("element", WORDS)
-@pytest.mark.parametrize("chip", ["sm_75", "sm_90"])
-def test_read_modify_writes(element: str, space: str, chip: str) -> None:
+def test_read_modify_writes(element: str, space: str) -> None:
     """Every kind; blocks one after another, so that the old values are known too."""
     checks = {"batch_lanes": 1} if space == "shared" else {}
+    chip = "sm_75" if space == "shared" else "sm_90"
     check_updates(element, space, functools.partial(run, target=f"ptx:{chip}", checks=checks))
 
 
@@ -357,7 +357,9 @@ def test_grids_past_the_hardware_limits_run_in_pieces(most: tuple[int, int, int]
 
 
 @needs_ptxas
-@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize(
+    "chip", [pytest.param(c, marks=() if c == "sm_90" else pytest.mark.slow) for c in CHIPS]
+)
 def test_the_assembler_takes_every_atomic(chip: str) -> None:
     """All kinds at all types, in both spaces and at the strongest orders, as one module."""
     every = ("load", "store", "cas", "add", "sub", "min", "max", "exchange")

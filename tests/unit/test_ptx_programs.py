@@ -56,7 +56,7 @@ def programs() -> Iterator[Any]:
                 yield pytest.param(test, kept, id=f"{name.removeprefix('test_')}-{shown}")
 
 
-@pytest.mark.parametrize("chip", ["sm_75", "sm_90"])
+@pytest.mark.parametrize("chip", ["sm_90", pytest.param("sm_75", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("test", "given"), tuple(programs()))
 def test_as_on_the_cpu(
     test: Any, given: dict[str, Any], chip: str, monkeypatch: pytest.MonkeyPatch
@@ -69,7 +69,9 @@ def test_as_on_the_cpu(
     test(**given)
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize(
+    "seed", [pytest.param(s, marks=pytest.mark.slow if s > 8 else ()) for s in range(400)]
+)
 def test_generated_kernels(seed: int) -> None:
     case = testing.generate(random.Random(9000 + seed).randrange)
 
@@ -98,7 +100,7 @@ def subgroup_kernel(width: int) -> Kernel:
 
 
 @pytest.mark.parametrize("width", POWERS)
-@pytest.mark.parametrize("items", [1, 31, 33, 64, 200])
+@pytest.mark.parametrize("items", [1, 33, 200])
 @pytest.mark.parametrize("fixed", [False, True])
 def test_partial_subgroups(width: int, items: int, fixed: bool) -> None:
     """The sums that NumPy has, in groups whose last warp is not whole."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from types import TracebackType
 from typing import Any
 
@@ -10,7 +11,7 @@ import cffi
 
 from hetir.runtime.driver import DriverAbsentError, DriverError
 
-NO_MEMORY, NO_DEVICE, NOT_READY = 2, 100, 600
+NO_MEMORY, DEINITIALIZED, NOT_READY = 2, 4, 600
 _REMEDY = "install NVIDIA's driver, or run on a machine with an NVIDIA GPU"
 
 # CUDA Driver API, cuda.h; handles that are only passed on are integers or void pointers
@@ -53,6 +54,7 @@ int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsign
                    void **extra);
 int cuGetErrorName(int code, const char **name);
 """
+_NAMES = re.findall(r"\b(cu\w+)\(", _DECLARATIONS)
 
 
 class Library:
@@ -66,6 +68,9 @@ class Library:
         except OSError:
             raise DriverAbsentError(f"{path} is not here", _REMEDY) from None
         self.ffi.cdef(_DECLARATIONS)
+        missing = [name for name in _NAMES if not hasattr(self.raw, name)]
+        if missing:
+            raise DriverAbsentError(f"{path} has no `{missing[0]}`", "install a newer driver")
 
     def start(self) -> int:
         """Begin, and count the devices. Raises DriverAbsentError where there is none."""
@@ -83,7 +88,8 @@ class Library:
         code = getattr(self.raw, name)(*arguments)
         if code == NO_MEMORY:
             raise MemoryError
-        if code:
+        # what is given back while the process ends is gone already
+        if code and code != DEINITIALIZED:
             raise self.error(name, code)
 
     def get(self, name: str, kind: str, *arguments: Any) -> Any:
