@@ -156,3 +156,19 @@ def test_neighbours_do_not_turn_back(name):
     start = np.float32(0.7).view(np.uint32)
     x = (start + np.arange(1 << 18, dtype=np.uint32)).view(np.float32)
     assert (np.diff(compute(name, x)) >= 0).all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_powers_with_results_over_the_whole_range(dtype):
+    """A logarithm near 1 and a large exponent: the product takes the bits of the logarithm."""
+    hard = [(1.33775378, 2345.86372), (0.75000001, -2400.5), (1.0000001, 6e8), (1.3333334, 300.25)]
+    bases = np.linspace(1.2, 1.45, 200)
+    largest = 88 if dtype.itemsize == 4 else 709
+    pairs = [*hard, *((b, 0.98 * largest / math.log(b)) for b in bases.tolist())]
+    a, b = (np.array(column, dtype) for column in zip(*pairs, strict=True))
+    for x, y, result in zip(a, b, compute("pow", a, b), strict=True):
+        want = mp.power(mpf(float(x)), mpf(float(y)))
+        if want < np.finfo(dtype).max:
+            assert ulp_error(result, want) <= 1.0, (x, y)
+        else:
+            assert np.isinf(result)
