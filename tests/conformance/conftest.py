@@ -1,6 +1,7 @@
 """The devices that the conformance suite runs over, each with the same few kernels."""
 
 import subprocess
+import warnings
 from functools import cache
 from pathlib import Path
 
@@ -188,6 +189,9 @@ def opencl_bench():
 @pytest.fixture(scope="session")
 def vulkan_bench():
     driver = vulkan.probe()[0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # lavapipe ends long loops
+        driver.warn_of_loops()
     binary = cache(lambda kernel: module(kernel, vulkan.TARGET))
     return Bench("vulkan", driver, vulkan.TARGET, binary, overlaps=False)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import warnings
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -14,6 +15,7 @@ from hetir import runtime
 from hetir.backends.spirv import compile_kernel
 from hetir.backends.spirv.targets import NAMES
 from hetir.ir.core import Kernel
+from hetir.runtime.drivers.vulkan import VulkanDriver
 from tests.unit.cpu_support import Run
 
 Dims = tuple[int, int, int]
@@ -21,8 +23,13 @@ Dims = tuple[int, int, int]
 
 @cache
 def device_of(target: str) -> runtime.Device | None:
-    """The first device that runs a target."""
-    return next((d for d in runtime.devices() if d.can_run(target)), None)
+    """The first device that runs a target; its warning about long loops is spent."""
+    found = next((d for d in runtime.devices() if d.can_run(target)), None)
+    if found is not None and isinstance(found.driver, VulkanDriver):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found.driver.warn_of_loops()
+    return found
 
 
 def _param(target: str) -> Any:

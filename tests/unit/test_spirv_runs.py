@@ -20,6 +20,7 @@ from hetir.cli.main import main
 from hetir.ir import ops
 from hetir.ir.build import Builder
 from hetir.ir.core import Kernel, Region, Value
+from hetir.ir.text import parse_kernel
 from hetir.ir.types import BOOL, F16, F32, I32, I64, U8, Scalar, array, static_array
 from hetir.limits import WorkgroupSizeError
 from hetir.runtime.drivers import opencl, vulkan, vulkan_api
@@ -216,7 +217,7 @@ def test_sums_are_in_order(workgroup: int, target: str) -> None:
 def chatty(x: hl.Array[hl.i32, 1]):
     i = hl.global_id(0)
     hl.print("{} is {}", i, x[i])
-    hl.assert_(x[i] < 3, "too large")
+    hl.assert_(x[i] < 3, "too large")  # noqa: PT009 (the kernel language's)
 
 
 @targets
@@ -263,7 +264,7 @@ def test_inspect_and_build(
             main()
         assert not ended.value.code
     shown = capsys.readouterr().out
-    assert 'OpEntryPoint Kernel %' in shown
+    assert "OpEntryPoint Kernel %" in shown
     assert "saxpy for spirv:vulkan, entry `hetir_kernel_saxpy`" in shown
     assert out.read_bytes()[:4] == bytes.fromhex("03022307")
 
@@ -381,3 +382,19 @@ def test_a_device_that_is_not_ieee_s_is_refused(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(opencl, "_IEEE", 1 << 30)
     with pytest.raises(runtime.DriverError, match="not reproducible: it has no subnormals"):
         driver.load(compile_kernel(kernel))
+
+
+@pytest.mark.skipif(device_of(vulkan.TARGET) is None, reason="no Vulkan device")
+def test_a_device_that_ends_loops_early_is_told_of_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = vulkan.probe()[0]
+    kernel = compile_kernel(
+        parse_kernel(
+            "hetir 1\nkernel k() {\n%n: i64 = const 3\n%z: i64 = const 0\n%o: i64 = const 1\n"
+            "for %z, %n, %o (%i: i64) {\nyield\n}\nreturn\n}\n"
+        ),
+        target="spirv:vulkan",
+    )
+    monkeypatch.setattr(vulkan, "loops_end_early", lambda *_: True)
+    with pytest.warns(RuntimeWarning, match="ends loops after 65,535 rounds"):
+        driver.load(kernel)
+    driver.load(kernel)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 
-from hetir.artifact import Artifact, Resources
 from hetir import spirv_tools
+from hetir.artifact import Artifact, Resources
 from hetir.backends.spirv.disassemble import disassemble
 from hetir.backends.spirv.emit import Emitter, entry_of
 from hetir.backends.spirv.flavour import Flavour, Workgroup

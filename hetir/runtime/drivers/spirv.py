@@ -17,7 +17,7 @@ _MAGIC = 0x07230203
 _HEADER_WORDS = 5
 _OP_CAPABILITY, _OP_ENTRY_POINT = 17, 15
 _OP_SPEC_CONSTANT_TRUE, _OP_SPEC_CONSTANT_FALSE = 48, 49
-_OP_EXECUTION_MODE = 16
+_OP_EXECUTION_MODE, _OP_LOOP_MERGE = 16, 246
 _CAPABILITIES = {
     9: "Float16",
     10: "Float64",
@@ -41,10 +41,11 @@ Instruction = tuple[int, int, int]
 
 
 class Listing(NamedTuple):
-    """The entry points and the capabilities of a module, as names or numbers."""
+    """The entry points and the capabilities of a module, and whether it loops."""
 
     entries: frozenset[str]
     capabilities: frozenset[str]
+    loops: bool
 
 
 def _instructions(binary: bytes) -> Iterator[Instruction]:
@@ -73,7 +74,9 @@ def listing(binary: bytes, environment: str) -> Listing:
     """
     entries: set[str] = set()
     capabilities: set[str] = set()
+    loops = False
     for at, count, opcode in _instructions(binary):
+        loops |= opcode == _OP_LOOP_MERGE
         if opcode == _OP_CAPABILITY:
             (number,) = struct.unpack_from("<I", binary, 4 * at + 4)
             capabilities.add(_CAPABILITIES.get(number, str(number)))
@@ -83,7 +86,7 @@ def listing(binary: bytes, environment: str) -> Listing:
     complaint = spirv_tools.complaint(binary, environment)
     if complaint:
         raise DriverError("SPIR-V", 0, f"the module is not valid: {complaint}")
-    return Listing(frozenset(entries), frozenset(capabilities))
+    return Listing(frozenset(entries), frozenset(capabilities), loops)
 
 
 def switched_on(binary: bytes) -> bytes:

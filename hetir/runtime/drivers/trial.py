@@ -17,7 +17,7 @@ import numpy as np
 from hetir.artifact import Artifact, Layout, Resources, Slot
 from hetir.runtime.driver import Driver, DriverError, Task
 
-_COUNT = 512
+_COUNT, _ROUNDS = 512, 70_000
 _ARRAYS = 5
 _NAME = "float_check"
 Lanes = np.ndarray[Any, Any]
@@ -41,37 +41,51 @@ def artifact(target: str, dtype: str) -> Artifact:
     )
 
 
-def passes(driver: Driver, load: Callable[[Artifact], Any], target: str, dtype: str) -> bool:
+Load = Callable[[Artifact], Any]
+
+
+def passes(driver: Driver, load: Load, target: str, dtype: str) -> bool:
     """Run the kernel, loaded by `load`, a work-item a workgroup, and compare."""
     operands, expected = _operands(dtype)
-    size = operands[0].itemsize
-    queue = driver.make_queue()
-    memories = [driver.allocate(_COUNT * size) for _ in range(_ARRAYS)]
     try:
-        program = load(artifact(target, dtype))
+        found = _run(driver, load(artifact(target, dtype)), operands, len(operands[0]))
+    except DriverError:
+        return False
+    return all(a.tobytes() == b.tobytes() for a, b in zip(found, expected, strict=True))
+
+
+def loops_end_early(driver: Driver, load: Load, target: str) -> bool:
+    """Whether a loop of 70,000 rounds does not get there."""
+    ones = np.ones(_ROUNDS, np.float32)
+    *_, total = _run(driver, load(artifact(target, "f32")), (ones, ones), 1)
+    return total[0] != _ROUNDS
+
+
+def _run(driver: Driver, program: Any, operands: tuple[Lanes, Lanes], groups: int) -> list[Lanes]:
+    """Quotients, roots and totals of the first `groups` elements."""
+    queue = driver.make_queue()
+    first = operands[0]
+    memories = [driver.allocate(first.nbytes) for _ in range(_ARRAYS)]
+    try:
         for memory, operand in zip(memories, operands, strict=False):
             driver.write(queue, memory, 0, operand.view(np.uint8))
-        words = [w for memory in memories for w in (memory.address, _COUNT, size)]
+        words = [w for memory in memories for w in (memory.address, len(first), first.itemsize)]
         task = Task(
             program=program,
-            grid=(_COUNT, 1, 1),
+            grid=(groups, 1, 1),
             workgroup=(1, 1, 1),
             block=np.array([*words, 0], np.int64).tobytes(),
             memories=tuple(memories),
         )
         driver.launch(queue, task).wait()
-        for memory, right in zip(memories[2:], expected, strict=True):
-            found = np.empty(right.nbytes, np.uint8)
-            driver.read(queue, memory, 0, found)
-            if found.tobytes() != right.tobytes():
-                return False
-    except DriverError:
-        return False
+        results = [np.empty(groups, first.dtype) for _ in memories[2:]]
+        for memory, result in zip(memories[2:], results, strict=True):
+            driver.read(queue, memory, 0, result.view(np.uint8))
+        return results
     finally:
         for memory in memories:
             driver.free(memory)
         driver.free_queue(queue)
-    return True
 
 
 @cache

@@ -11,6 +11,7 @@ import itertools
 import struct
 import threading
 import time
+import warnings
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -32,7 +33,7 @@ from hetir.runtime.driver import (
     wait_quietly,
 )
 from hetir.runtime.drivers.spirv import Listing, listing, without
-from hetir.runtime.drivers.trial import passes
+from hetir.runtime.drivers.trial import loops_end_early, passes
 from hetir.runtime.drivers.vulkan_api import LIBRARY, NOT_READY, TIMEOUT, WANTED, Api, api
 from hetir.runtime.hostmemory import host_bytes
 
@@ -196,6 +197,7 @@ class VulkanDriver(Driver):
         self._lock = threading.RLock()
         self._free: list[_Slot] = []
         self._tried: dict[str, bool] = {}
+        self._tried_loops = False
         self._period = physical.said.properties.limits.timestampPeriod
         ranges = a.make("PushRange", stages=_COMPUTE_STAGE, size=_PUSHED.size)
         layout = a.make("LayoutInfo", rangeCount=1, ranges=ranges)
@@ -293,7 +295,24 @@ class VulkanDriver(Driver):
                 "vkCreateComputePipelines", 0, f"the module has no entry point {artifact.entry}"
             )
         self._check(found)
+        if found.loops:
+            self.warn_of_loops()
         return self._build(artifact)
+
+    def warn_of_loops(self) -> None:
+        """Warn, once, where the device ends long loops by itself (lavapipe of Mesa 22.3 does)."""
+        with self._lock:
+            if self._tried_loops:
+                return
+            self._tried_loops = True
+            early = loops_end_early(self, self._build, TARGET)
+        if early:
+            warnings.warn(
+                f"`{self.portrait.name}` ({self.portrait.title}) ends loops after 65,535 rounds "
+                "of a work-item without saying so: results of longer ones are wrong",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
     def _check(self, found: Listing) -> None:
         for capability, feature in _FEATURES.items():
