@@ -5,6 +5,7 @@ import pytest
 
 import hetir
 import hetir.compiler  # registers the emulated devices
+from hetir.target import UnsupportedError
 from tests.unit.math_cases import BINARY, CASES, compute, samples
 
 REAL = tuple(device.name for device in hetir.devices() if device.name != "cpu")
@@ -17,7 +18,14 @@ SOME = ("exp", "log", "sin", "atan2", "tanh", "erf", "pow", "lgamma")
 def _bits_differ(name, device, dtype, count):
     case = {**CASES, **BINARY}[name]
     x = [samples(case, dtype, count, seed) for seed in range(1 + (name in BINARY))]
-    ours, theirs = compute(name, *x), compute(name, *x, device=device)
+    ours = compute(name, *x)
+    try:
+        theirs = compute(name, *x, device=device)
+    except UnsupportedError as refusal:
+        # a target without a fused multiply-add refuses f64, and says why
+        if dtype.itemsize == 8 and "fused multiply-add" in str(refusal):
+            return None
+        raise
     bits = f"u{dtype.itemsize}"
     nan = np.isnan(ours) & np.isnan(theirs)
     differ = (ours.view(bits) != theirs.view(bits)) & ~nan
