@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import numpy as np
 
 from hetir import limits, runtime
-from hetir.artifact import Artifact, Resources, Slot
+from hetir.artifact import Artifact, Resources
 from hetir.backends.host import fingerprint
 from hetir.diagnostics import CompileError, Label
 from hetir.frontend import Argument, Static, Traced, parse_signature
@@ -21,7 +21,7 @@ from hetir.ir.canonical import canonicalise, content_hash
 from hetir.ir.core import Attr, Kernel, Module, Operation, Options, walk
 from hetir.ir.ops import ALLOC, GLOBAL_ID, NUM_GROUPS
 from hetir.ir.text import parse_kernel, print_kernel
-from hetir.ir.types import SCALARS, ArrayType
+from hetir.ir.types import ArrayType
 from hetir.lazy import lazy
 from hetir.passes import pressure
 from hetir.passes.check_barriers import check_barriers
@@ -74,6 +74,11 @@ class Source(Protocol):
     @property
     def function(self) -> Callable[..., object]:
         """The Python function."""
+        ...
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of the parameters, without what is bound."""
         ...
 
     @property
@@ -383,9 +388,8 @@ def check(
         line), and `output`, the lines that the kernel printed.
     """
     need_kernel(kernel)
-    values = kernel.operands(arguments)
-    traced = prepare(record(kernel, kernel.specialise(values)).module)
-    given = [_slot_value(slot, (*kernel.bound, *values)) for slot in layout_of(traced).slots]
+    limits.check_launch_shape(limits.limits_of("hetir"), dims(grid), dims(workgroup))
+    traced, given = _given(kernel, arguments)
     arrays: list[Any] = [value for value in given if isinstance(value, np.ndarray)]
     contents: set[bytes] = set()
     report = emulator.Report()
@@ -414,24 +418,19 @@ def litmus(
         HarnessError: there are too many work-items or accesses, or ops that it cannot judge.
     """
     need_kernel(kernel)
-    values = kernel.operands(arguments)
-    traced = prepare(record(kernel, kernel.specialise(values)).module)
-    given = [_slot_value(slot, (*kernel.bound, *values)) for slot in layout_of(traced).slots]
+    limits.check_launch_shape(limits.limits_of("hetir"), dims(grid), dims(workgroup))
+    traced, given = _given(kernel, arguments)
     return harness.read(traced, given, dims(grid), dims(workgroup))
 
 
-def _slot_value(slot: Slot, values: Sequence[Any]) -> Any:
-    """One argument of the evaluator: a NumPy array or scalar."""
-    value: Any = values[int(slot.source[0])]
-    for field in slot.source[1:]:
-        value = getattr(value, field) if isinstance(field, str) else value[field]
-    if slot.ndim is None:
-        return SCALARS[slot.dtype].numpy.type(value)
-    return value if _is_array(value) else value.numpy()
-
-
-def _is_array(value: object) -> bool:
-    return isinstance(value, np.ndarray)
+def _given(
+    kernel: Source, arguments: Sequence[Any] | Mapping[str, Any]
+) -> tuple[Kernel, list[Any]]:
+    """The traced kernel and, for each slot of its layout, a NumPy array or scalar."""
+    values = kernel.operands(arguments)
+    traced = prepare(record(kernel, kernel.specialise(values)).module)
+    names = ("self",) * len(kernel.bound) + kernel.parameters
+    return traced, runtime.host_slots(layout_of(traced), (*kernel.bound, *values), names)
 
 
 def prepare_ptx(text: str, entry: str) -> runtime.Execute:
@@ -445,11 +444,13 @@ def prepare_ptx(text: str, entry: str) -> runtime.Execute:
         params: bytes,
         memories: Sequence[np.ndarray[Any, Any]],
         shared_bytes: int,
+        cooperative: bool,
     ) -> None:
         memory = emulated_ptx.Memory()
         for number, array in enumerate(memories):
             memory.add(array, f"allocation {number}", address=int(array.ctypes.data))
-        machine.launch(entry, grid, workgroup, params, shared_bytes, memory, uninitialised=True)
+        checks = {"uninitialised": True, "cooperative": cooperative}
+        machine.launch(entry, grid, workgroup, params, shared_bytes, memory, **checks)
 
     return execute
 

@@ -397,7 +397,9 @@ def _argument(parameter: Parameter, value: Any) -> Argument:
     """What a value is to the compiler."""
     if parameter.annotation is STATIC:
         return Static(value)
-    if isinstance(parameter.annotation, Scalar) and _is_number(value):
+    if isinstance(parameter.annotation, Scalar) and (
+        _is_number(value) or _widens(value, parameter.annotation)
+    ):
         return parameter.annotation
     if _is_number(value) and not _is_numpy_scalar(value):
         return Weak(type(value).__name__)
@@ -432,6 +434,14 @@ def _is_named_tuple(value: object) -> bool:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, bool | int | float)
+
+
+def _widens(value: Any, kind: Scalar) -> bool:
+    """Whether a NumPy scalar is a number that the launch converts, or refuses by its range."""
+    found = _BY_DTYPE.get(value.dtype) if _is_numpy_scalar(value) else None
+    if found is None:
+        return False
+    return (found.is_int and (kind.is_int or kind.is_float)) or (found.is_float and kind.is_float)
 
 
 def _is_array(value: object) -> bool:

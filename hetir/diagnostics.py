@@ -8,7 +8,6 @@ from typing import ClassVar
 
 from hetir.source import Loc
 
-
 _SHOWN_CALLERS = 8
 
 

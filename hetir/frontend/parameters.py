@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from hetir.diagnostics import Label
-from hetir.frontend.arguments import Argument, Static, Weak
+from hetir.frontend.arguments import Argument, Static, Tuple, Weak
 from hetir.frontend.errors import SignatureError
 from hetir.frontend.promotion import rank
 from hetir.frontend.sources import source_of
-from hetir.frontend.values import RANK
+from hetir.frontend.values import RANK, shown_array
 from hetir.ir.types import ArrayType, Scalar
 
 
@@ -106,8 +106,21 @@ def _settle(function: types.FunctionType, parameter: Parameter, given: Argument)
     elif isinstance(given, ArrayType) and _same_array(given, wanted):
         return given
     raise SignatureError(
-        f"`{parameter.name}` is declared `{wanted}`, got `{_shown(given)}`", *_place(function)
+        f"`{parameter.name}` is declared `{_shown(wanted)}`, got `{_shown(given)}`",
+        *_place(function),
+        hint=_conversion(given, wanted),
     )
+
+
+def _conversion(given: Argument, wanted: Scalar | ArrayType) -> str:
+    """How a caller makes of the argument what the annotation says."""
+    if isinstance(wanted, ArrayType):
+        if isinstance(given, ArrayType) and given.ndim == wanted.ndim:
+            return f"convert it: `x.astype(np.{wanted.element.numpy})`"
+        return f"pass an array of {wanted.ndim} dimensions"
+    if isinstance(given, ArrayType):
+        return "pass a number: `x.item()`" if given.ndim == 0 else "pass a number"
+    return "convert it: `int(x)`" if wanted.is_int else "convert it: `float(x)`"
 
 
 def _same_array(given: ArrayType, wanted: ArrayType) -> bool:
@@ -115,4 +128,12 @@ def _same_array(given: ArrayType, wanted: ArrayType) -> bool:
 
 
 def _shown(given: Argument) -> str:
-    return f"a Python {given.kind}" if isinstance(given, Weak) else str(given)
+    match given:
+        case Weak():
+            return f"a Python {given.kind}"
+        case ArrayType():
+            return shown_array(given)
+        case Tuple():
+            return given.cls.__name__
+        case _:
+            return str(given)

@@ -59,6 +59,7 @@ from hetir.runtime.launch import Launch
 from hetir.runtime.operands import as_operand
 from hetir.runtime.program import Program
 from hetir.runtime.registry import absent, array, device, devices, empty, register, zeros
+from hetir.runtime.slots import host_slots
 from hetir.runtime.staging import snapshot
 from hetir.runtime.store import decode, encode
 
@@ -93,6 +94,7 @@ __all__ = [
     "devices",
     "empty",
     "encode",
+    "host_slots",
     "register",
     "snapshot",
     "zeros",

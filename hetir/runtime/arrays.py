@@ -181,7 +181,7 @@ def element_type(dtype: Any) -> np.dtype[Any]:
 def extents(shape: int | Sequence[int]) -> tuple[int, ...]:
     """A shape as a tuple of Python integers."""
     try:
-        sizes = (shape,) if hasattr(shape, "__index__") else tuple(shape)  # pyright: ignore
+        sizes = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
         result = tuple(operator.index(size) for size in sizes)
     except TypeError:
         raise ArgumentError(f"a shape is integers, got `{shape}`", hint="write (4, 8)") from None

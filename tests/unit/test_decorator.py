@@ -398,3 +398,56 @@ def test_misuse_is_a_users_error(name):
         act(np.zeros(4, np.float32))
     assert caught.value.code == code
     assert caught.value.hint
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_numpy_scalars_convert_to_the_declared_type(device):
+    @hetir.kernel
+    def both(n: hl.i32, a: hl.f32, y):
+        y[0], y[1] = n, a
+
+    y = np.zeros(2)
+    for n, a in [(np.int64(5), np.float64(0.1)), (np.uint8(5), np.int64(7)), (5, np.float16(2))]:
+        both.launch((n, a, y), grid=1, workgroup=1, device=device).wait()
+        assert y.tolist() == [5, float(np.float32(a))]
+
+
+REFUSED_ARGUMENTS = {
+    "out of range": ((300, 1.0), "HET501"),
+    "NumPy scalar out of range": ((np.int64(300), 1.0), "HET501"),
+    "a fraction": ((1.5, 1.0), "HET501"),
+    "NumPy fraction": ((np.float32(1.5), 1.0), "HET202"),
+    "an array": ((np.array(5), 1.0), "HET202"),
+    "read-only": ((1, 1.0, np.broadcast_to(np.float64(0), 2)), "HET501"),
+    "too many dimensions": ((1, 1.0, np.zeros((2, 2))), "HET202"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_ARGUMENTS)
+def test_launch_and_check_refuse_the_same_arguments(name):
+    @hetir.kernel
+    def store(n: hl.i8, a: hl.f32, y: hl.Array[hl.f64, 1]):
+        y[0] = n + a
+
+    arguments, code = REFUSED_ARGUMENTS[name]
+    arguments = (*arguments, np.zeros(2))[:3]
+    said = []
+    for act in (
+        lambda: store[1, 1](*arguments),
+        lambda: store.launch(arguments, grid=1, workgroup=1, device="emulator").wait(),
+        lambda: hetir.check(store, arguments, 1, 1),
+    ):
+        with pytest.raises(HetirError) as caught:
+            act()
+        said.append(str(caught.value))
+        assert caught.value.code == code
+    assert len(set(said)) == 1
+
+
+@pytest.mark.parametrize(("grid", "workgroup"), [(-1, 1), (1, 0), (1, 99999), ((1, 1, 1, 1), 1)])
+def test_check_refuses_the_shapes_that_a_launch_refuses(grid, workgroup):
+    x = np.zeros(4, np.float32)
+    with pytest.raises(HetirError):
+        shift[grid, workgroup](x, x)
+    with pytest.raises(HetirError):
+        hetir.check(shift, (x, x), grid, workgroup)
