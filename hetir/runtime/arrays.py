@@ -172,7 +172,7 @@ def element_type(dtype: Any) -> np.dtype[Any]:
         try:
             found = np.dtype(dtype)
         except TypeError:
-            raise ArgumentError(f"there is no type `{dtype}`", hint="write for example `f32`") from None
+            raise ArgumentError(f"there is no type `{dtype}`", hint="write `f32`") from None
         if found not in NAMES:
             raise ArgumentError(f"arrays of `{found}` have no type in a kernel")
     return found
