@@ -53,6 +53,7 @@ _RENAMED = {"parse": "parse_module"}
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'hetir' has no attribute {name!r}")
+    import_module("hetir.compiler")  # it registers the evaluator and the PTX emulator
     found = getattr(import_module(_HOMES[name]), _RENAMED.get(name, name))
     globals()[name] = found
     return found

@@ -1,6 +1,8 @@
 """`@hetir.kernel`: arguments, specialisation, options, methods, and what is refused."""
 
 import functools
+import subprocess
+import sys
 from typing import NamedTuple
 
 import numpy as np
@@ -451,3 +453,15 @@ def test_check_refuses_the_shapes_that_a_launch_refuses(grid, workgroup):
         shift[grid, workgroup](x, x)
     with pytest.raises(HetirError):
         hetir.check(shift, (x, x), grid, workgroup)
+
+
+def test_a_new_process_knows_every_device_and_imports_little():
+    script = (
+        "import sys, numpy\n"
+        "import hetir\n"
+        "assert not {'llvmlite', 'pyopencl', 'typer', 'rich'} & set(sys.modules)\n"
+        "assert hetir.device('emulator').name == 'emulator'\n"
+        "assert hetir.device('ptx-emulator').name == 'ptx-emulator'\n"
+        "assert 'llvmlite' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
