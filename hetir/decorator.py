@@ -227,7 +227,8 @@ class Kernel:
                     hint=f"write {self.name}[grid, workgroup](...), or state it in "
                     f"@hetir.kernel({what}=...)",
                 )
-        assert grid is not None and workgroup is not None
+        assert grid is not None
+        assert workgroup is not None
         return compiler.dims(grid), compiler.dims(workgroup)
 
     def launch(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 from hetir.source import Loc
@@ -106,7 +107,7 @@ def _snippet(label: Label) -> list[str]:
 
 def _shown_path(file: str) -> str:
     """The path relative to the working directory when it lies inside it."""
-    if not os.path.isabs(file):
+    if not Path(file).is_absolute():
         return file
     relative = os.path.relpath(file)
     return file if relative.startswith("..") else relative

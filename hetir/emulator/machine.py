@@ -77,6 +77,7 @@ def _region(run: Run, region: Region, frame: Frame) -> list[Flow]:
 
 
 def pure(run: Run, op: Operation, frame: Frame) -> None:
+    """Run an op by its row of the op table."""
     result = op.results[0]
     lanes = [frame.get(v) for v in op.operands]
     if not isinstance(result.type, Scalar):

@@ -53,7 +53,9 @@ class Spec:
     name: str
     signature: str
     doc: str
-    attrs: Mapping[str, tuple[str, ...] | type] = field(default_factory=dict[str, "tuple[str, ...] | type"])
+    attrs: Mapping[str, tuple[str, ...] | type] = field(
+        default_factory=dict[str, "tuple[str, ...] | type"]
+    )
     effect: Effect = Effect.PURE
     commutative: bool = False
     terminator: bool = False

@@ -143,7 +143,7 @@ def _unit(
     return kind(parts=tuple(Part(**part) for part in row["parts"]), **values)
 
 
-def _frozen(value: Any) -> Any:  # noqa: ANN401 - whatever TOML holds
+def _frozen(value: Any) -> Any:
     if not isinstance(value, list):
         return value
     return tuple(_frozen(item) for item in cast("list[Any]", value))

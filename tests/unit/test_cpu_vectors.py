@@ -137,7 +137,9 @@ def test_strided_ranges_do_not_wrap_at_the_largest_index(lanes, stop):
     assert x.tolist() == [len(range(start + i, stop, 16)) for i in range(16)]
 
 
-WRAPPING_COMPARE = """kernel k(%x: array<bool[?], global> from 0, %base: i64 from 1, %top: i64 from 2) {
+WRAPPING_COMPARE = """kernel k(
+  %x: array<bool[?], global> from 0, %base: i64 from 1, %top: i64 from 2
+) {
   %i: i64 = local_id axis=0
   %sum: i64 = add %base, %i
   %less: bool = lt %sum, %top

@@ -7,11 +7,11 @@ from math import prod
 
 from hetir.artifact import Artifact, Resources
 from hetir.backends.cpu.emit import Emitter, entry_of
-from hetir.backends.host import VERSION
 from hetir.backends.cpu.frame import Workgroup
 from hetir.backends.cpu.records import sites_of
 from hetir.backends.cpu.schedule import schedule
 from hetir.backends.cpu.targets import UnknownCpuError, resolve
+from hetir.backends.host import VERSION
 from hetir.backends.llvm.machine import compile_ir, version
 from hetir.ir.core import Kernel
 from hetir.passes.expand_arrays import expand_arrays

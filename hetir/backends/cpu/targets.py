@@ -39,7 +39,8 @@ _SYSTEM = "unknown-linux-gnu"
 class UnknownCpuError(CompileError):
     """The target names no processor that hetir compiles for.
 
-    Cause: a misspelt name. Fix: write `cpu` for this machine, `cpu:x86-64-v3` or another processor's name in LLVM's
+    Cause: a misspelt name. Fix: write `cpu` for this machine, `cpu:x86-64-v3` or another
+    processor's name in LLVM's
     spelling, or `cpu:aarch64` (`cpu:aarch64:neoverse-n1`).
     """
 
