@@ -74,7 +74,7 @@ class Artifact:
     """One kernel compiled for one target.
 
     `workgroup` is the size the code was compiled for, or None when the launch decides.
-    `key` is the cache key, a content hash of everything that shaped the code.
+    All workgroups of a `cooperative` kernel must run at once. `key` is the cache key, a content hash of everything that shaped the code.
     """
 
     kernel: str
@@ -86,6 +86,7 @@ class Artifact:
     resources: Resources
     workgroup: tuple[int, int, int] | None = None
     subgroup_size: int = 32
+    cooperative: bool = False
     fences: tuple[object, ...] = ()
     safe_points: tuple[object, ...] = ()
     sites: tuple[Site, ...] = ()

@@ -93,7 +93,7 @@ def ptx_of(kernel):
     """A module that declares an entry with hetir's parameters; the fake libcuda knows its code."""
     size = LAYOUTS[kernel].size
     block = f".param .align 16 .b8 args[{size}], " if size else ""
-    entry = f".visible .entry {kernel}({block}.param .align 8 .b8 launch[80])"
+    entry = f".visible .entry {kernel}({block}.param .align 8 .b8 launch[88])"
     return f".version 7.8\n.target sm_90\n.address_size 64\n{entry} {{ ret; }}\n"
 
 

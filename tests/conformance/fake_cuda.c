@@ -380,7 +380,7 @@ int cuLaunchKernel(int64_t which, unsigned gx, unsigned gy, unsigned gz, unsigne
     function *f = &functions[which - 1];
     event *e;
     size_t size = 0;
-    int64_t launch[10];
+    int64_t launch[11];
     if (which < 1 || which > function_count) {
         code = BAD_HANDLE;
         goto out;
@@ -415,6 +415,28 @@ int cuLaunchKernel(int64_t which, unsigned gx, unsigned gy, unsigned gz, unsigne
     END;
 }
 
+int cuMemsetD8Async(uint64_t to, unsigned char value, size_t size, void *stream)
+{
+    CHECKED("cuMemsetD8Async");
+    uint8_t *place;
+    code = wait_idle(id_of(stream));
+    place = at(to, size);
+    if (code == OK && !place)
+        code = BAD_VALUE;
+    if (code == OK)
+        memset(place, value, size);
+    END;
+}
+
+/* Eight workgroups run at once here. */
+int cuLaunchCooperativeKernel(int64_t which, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                              unsigned by, unsigned bz, unsigned shared, void *stream, void **params)
+{
+    if ((uint64_t)gx * gy * gz > 8)
+        return 720;
+    return cuLaunchKernel(which, gx, gy, gz, bx, by, bz, shared, stream, params, NULL);
+}
+
 int cuGetErrorName(int code, const char **name)
 {
     switch (code) {
@@ -426,6 +448,7 @@ int cuGetErrorName(int code, const char **name)
     case BAD_HANDLE: return *name = "CUDA_ERROR_INVALID_HANDLE", OK;
     case NOT_FOUND: return *name = "CUDA_ERROR_NOT_FOUND", OK;
     case BAD_ADDRESS: return *name = "CUDA_ERROR_ILLEGAL_ADDRESS", OK;
+    case 720: return *name = "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE", OK;
     default: return *name = NULL, BAD_VALUE;
     }
 }

@@ -11,6 +11,8 @@ import cffi
 import numpy as np
 import pytest
 
+import hetir
+import hetir.lang as hl
 from hetir import compiler, library
 from hetir.artifact import Resources
 from hetir.emulator.ptx import Machine, Memory, parse
@@ -59,7 +61,15 @@ class Fake:
         self.launches.append((grid, group, shared))
         machine = Machine(parse(self.ffi.string(text).decode()))
         name = self.ffi.string(entry).decode()
-        machine.launch(name, grid, group, bytes(self.ffi.buffer(params, size)), shared, memory)
+        machine.launch(
+            name,
+            grid,
+            group,
+            bytes(self.ffi.buffer(params, size)),
+            shared,
+            memory,
+            cooperative=True,
+        )
         return 0
 
     def allocations(self):
@@ -249,7 +259,7 @@ def test_library_kernels_give_the_evaluators_bits(fake, cuda_bench, name):
 
 def entry(name, *, body="ret;", shared=0, bench=None):
     """An artifact that the executor runs."""
-    text = f".visible .entry {name}(.param .align 8 .b8 launch[80]) {{ {body} }}"
+    text = f".visible .entry {name}(.param .align 8 .b8 launch[88]) {{ {body} }}"
     artifact = replace(bench.artifact("spin"), entry=name)
     return replace(
         artifact,
@@ -277,6 +287,36 @@ def test_large_shared_memory_is_asked_for_once(fake, cuda_bench):
     small.launch((), grid=1, workgroup=32).wait()
     assert fake.launches[-1] == ((1, 1, 1), (32, 1, 1), 0)
     assert "cuFuncSetAttribute" not in fake.calls()
+
+
+@hetir.kernel(cooperative=True)
+def neighbours(x: hl.Array[hl.i32, 1], y: hl.Array[hl.i32, 1], rounds: hl.i32):
+    i = hl.global_id(0)
+    n = x.shape[0]
+    for _ in range(rounds):
+        y[i] = x[(i + 1) % n] + x[i]
+        hl.barrier(scope="device")
+        x[i] = y[(i + 1) % n] + y[i]
+        hl.barrier(scope="device")
+
+
+def test_a_cooperative_kernel_waits_for_the_grid(fake, cuda_bench):
+    x = np.arange(24, dtype=np.int32)
+    want = x.copy()
+    for _ in range(4):
+        want = np.roll(want, -1) + want
+    arguments = (x, np.zeros_like(x), 2)
+    found = compiler.prepare(compiler.record(neighbours, neighbours.specialise(arguments)).module)
+    artifact = replace(compiler.lower(found, "ptx:sm_90"), binary=None)
+    program = cuda_bench.device.load(artifact, neighbours.parameters)
+    fake.calls()
+    program.launch(arguments, grid=3, workgroup=8).wait()
+    calls = fake.calls()
+    assert (x == want).all()
+    assert calls.index("cuMemsetD8Async") < calls.index("cuLaunchKernel")
+    program.launch(arguments, grid=3, workgroup=8).wait()  # the word is cleared again
+    with pytest.raises(LaunchFailedError, match="CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE"):
+        program.launch(arguments, grid=9, workgroup=8).wait()
 
 
 def test_the_drivers_own_occupancy_is_read(fake, cuda_bench):

@@ -61,9 +61,14 @@ def launch(
     arrays += [a for a in arguments if isinstance(a, np.ndarray) and not a.ndim]
     memory = memory_of([*arrays, *([records] if records is not None else [])])
     address = 0 if records is None else records.ctypes.data
+    word = np.zeros(64, np.uint8)
+    if artifact.cooperative:
+        memory.add(word, "arrivals", address=int(word.ctypes.data))
+        checks = {**checks, "cooperative": True}
+    arrivals = word.ctypes.data if artifact.cooperative else 0
     machine, shared = Machine(parse(artifact.text)), dynamic_shared_bytes(artifact)
     for first, extents in pieces(grid, most):
-        params = block + launch_parameter(grid, first, workgroup, address)
+        params = block + launch_parameter(grid, first, workgroup, address, arrivals)
         report = machine.launch(
             artifact.entry, extents, workgroup, params, shared, memory, **checks
         )

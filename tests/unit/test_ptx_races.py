@@ -13,9 +13,10 @@ import pytest
 import hetir
 import hetir.lang as hl
 from hetir import compiler, library, runtime
+from hetir.artifact import Slot
 from hetir.backends.ptx import compile_kernel
 from hetir.emulator.ptx import Machine, parse
-from hetir.passes.layout import layout_of
+from hetir.ir.types import SCALARS
 from hetir.passes.simplify import simplify
 from hetir.runtime.drivers.grids import launch_parameter
 from tests.unit.cpu_support import pack
@@ -41,25 +42,25 @@ def races_of(kernel: Any, values: tuple[Any, ...], grid: Any, workgroup: Any, ch
     traced = compiler.record(kernel, kernel.specialise(operands))
     found = simplify(compiler.prepare(traced.module))
     artifact = compile_kernel(found, target=f"ptx:{chip}", binary=False)
-    given = [compiler._slot_value(s, operands) for s in layout_of(found).slots]
-    arguments = [
-        _whole(operands, slot.source) if slot.ndim is not None else value
-        for slot, value in zip(artifact.layout.slots, given, strict=True)
-    ]
+    arguments = [_argument(operands, slot) for slot in artifact.layout.slots]
     memory = memory_of(a for a in arguments if isinstance(a, np.ndarray))
     grid3, group3 = compiler.dims(grid), compiler.dims(workgroup)
-    block = pack(artifact, arguments).tobytes() + launch_parameter(grid3, (0, 0, 0), group3, 0)
+    arrivals = np.zeros(64, np.uint8)
+    word = memory.add(arrivals, "arrivals") if artifact.cooperative else 0
+    last = launch_parameter(grid3, (0, 0, 0), group3, 0, word)
+    block = pack(artifact, arguments).tobytes() + last
+    checks = {"races": True, "uninitialised": True, "cooperative": artifact.cooperative}
     report = Machine(parse(artifact.text)).launch(
-        artifact.entry, grid3, group3, block, 0, memory, races=True, uninitialised=True
+        artifact.entry, grid3, group3, block, 0, memory, **checks
     )
     return len(report.races)
 
 
-def _whole(operands: tuple[Any, ...], source: tuple[Any, ...]) -> Any:
-    value = operands[source[0]]
-    for field in source[1:]:
-        value = getattr(value, field)
-    return value
+def _argument(operands: tuple[Any, ...], slot: Slot) -> Any:
+    value = operands[int(slot.source[0])]
+    for field in slot.source[1:]:
+        value = getattr(value, str(field))
+    return SCALARS[slot.dtype].numpy.type(value) if slot.ndim is None else value
 
 
 @pytest.mark.parametrize("name", SIZES)
@@ -138,3 +139,28 @@ def test_fences_order_plain_accesses_around_relaxed_ones(fenced: bool, chip: str
 
     data, flag, out = (np.zeros(n, np.int32) for n in (3, 1, 1))
     assert (races_of(ticket, (data, flag, out, fenced), 3, 1, chip) == 0) == fenced
+
+
+@pytest.mark.parametrize("chip", ["sm_75", "sm_90"])
+def test_grid_barriers_order_the_whole_grid(chip: str) -> None:
+    """Every round reads what other workgroups wrote in the one before."""
+
+    @hetir.kernel(cooperative=True)
+    def rounds(x: hl.Array[hl.i32, 1], y: hl.Array[hl.i32, 1]):
+        i = hl.global_id(0)
+        for _ in range(3):
+            y[i] = x[(i + 5) % 32] + x[i]
+            hl.barrier(scope="device")
+            x[i] = y[(i + 9) % 32] - y[i]
+            hl.barrier(scope="device")
+
+    x, y = np.arange(32, dtype=np.int32) ** 2, np.zeros(32, np.int32)
+    want = x.copy()
+    for _ in range(3):
+        sums = np.roll(want, -5) + want
+        want = np.roll(sums, -9) - sums
+    assert races_of(rounds, (x, y), 4, 8, chip) == 0
+    np.testing.assert_array_equal(x, want)
+    launched = np.arange(32, dtype=np.int32) ** 2
+    rounds.launch((launched, y), grid=4, workgroup=8, device="ptx-emulator").wait()
+    np.testing.assert_array_equal(launched, want)

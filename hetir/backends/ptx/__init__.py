@@ -31,7 +31,7 @@ from hetir.target import UnsupportedError
 
 __all__ = ["UnknownPtxTargetError", "compile_kernel", "emit_ir", "fingerprint", "sass"]
 
-VERSION = 2  # of the code that this backend writes, part of every key
+VERSION = 3  # of the code that this backend writes, part of every key
 _ONE_WAY = ("fence.acquire", "fence.release")
 
 
@@ -90,6 +90,7 @@ def compile_kernel(
         resources=_resources(emitter.frame.shared_bytes, assembled, lowered, chip.limits),
         workgroup=workgroup,
         subgroup_size=kernel.options.width,
+        cooperative=kernel.options.cooperative,
         sites=sites_of(lowered),
         key=hashlib.sha256(shaped.encode()).hexdigest(),
     )
@@ -107,7 +108,8 @@ def _emitter(
     disjoint: bool,
     lines: bool = False,
 ) -> Emitter:
-    description = target_of(target, kernel.options.width)
+    options = kernel.options
+    description = target_of(target, options.width, cooperative=options.cooperative)
     lowered = legalize(expand_arrays(kernel), description)
     _check_exchanges(lowered, target)
     layout = layout_of(lowered)

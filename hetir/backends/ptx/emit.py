@@ -114,11 +114,25 @@ class Emitter(Structured):
             return self.records.emit(op, args)
         if op.spec is ops.FENCE:
             return self.memory.fence(op)
+        if op.spec is ops.BARRIER and op.attrs["scope"] == "device":
+            return self._wait_for_grid()
         if op.spec is ops.BARRIER:
             wide = op.attrs["scope"] == "workgroup" or self.frame.width > WARP
-            return self.memory.barrier(op, None if wide else self.subgroups.mask())
+            return self.memory.barrier(None if wide else self.subgroups.mask())
         rule = RULES.get(key_of(op))
         return self._place(op) if rule is None else rule(self.code, op, args)
+
+    def _wait_for_grid(self) -> None:
+        """The workgroup comes together, one work-item meets those of the other workgroups."""
+        code, frame = self.code, self.frame
+        self.memory.barrier(None)
+        first, after = code.fresh("first"), code.fresh("together")
+        code.branch(code.add(f"icmp eq i32 {frame.linear()}, 0"), first, after)
+        code.start(first)
+        self.memory.arrive(frame.arrivals(), frame.total_groups())
+        code.jump(after)
+        code.start(after)
+        self.memory.barrier(None)
 
     def _place(self, op: Operation) -> str | None:
         """Ids, and where arrays lie."""

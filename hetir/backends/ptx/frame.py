@@ -22,9 +22,9 @@ MAX_ITEMS = 1024
 # PTX ISA, "Kernel Function Parameters": bytes from PTX 8.1, and what drivers took before
 MAX_PARAMETER_BYTES = 32764
 SMALL_PARAMETER_BYTES = 4096
-# the second parameter: i64 groups[3], i64 first group[3], i64 first item[3], u64 records
-LAUNCH_BYTES = 80
-_FIRST_GROUP, _FIRST_ITEM, _RECORDS = 24, 48, 72
+# the second parameter: i64 groups[3], first group[3], first item[3], u64 records, arrivals
+LAUNCH_BYTES = 88
+_FIRST_GROUP, _FIRST_ITEM, _RECORDS, _ARRIVALS = 24, 48, 72, 80
 _AXES = "xyz"
 
 
@@ -122,6 +122,10 @@ class Frame:
         """The address of the record buffer, 0 where nobody listens."""
         return self._launch(_RECORDS, pointer("global"))
 
+    def arrivals(self) -> str:
+        """The address of the word in which a grid barrier counts; 0 before the first one."""
+        return self._launch(_ARRIVALS, pointer("global"))
+
     def _argument(self, offset: int, kind: str, align: int) -> str:
         return self._load("%args", offset, kind, align)
 
@@ -181,6 +185,12 @@ class Frame:
         row = code.add(f"add nuw nsw i64 {plane}, {y}")
         first = code.add(f"mul nuw nsw i64 {row}, {self.num_groups(0)}")
         return code.add(f"add nuw nsw i64 {first}, {x}")
+
+    def total_groups(self) -> str:
+        """Workgroups in the grid."""
+        code = self.code
+        plane = code.add(f"mul nuw nsw i64 {self.num_groups(0)}, {self.num_groups(1)}")
+        return code.add(f"mul nuw nsw i64 {plane}, {self.num_groups(2)}")
 
     def linear(self) -> str:
         """The work-item's number in its workgroup, x fastest, 32 bits."""

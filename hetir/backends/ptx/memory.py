@@ -61,7 +61,7 @@ class Memory:
         row = lookup(self.target, Kind.FENCE, Order(str(op.attrs["order"])), _scope(op))
         self._steps(row.steps)
 
-    def barrier(self, op: Operation, mask: Operand | None) -> None:
+    def barrier(self, mask: Operand | None) -> None:
         """A barrier of the workgroup, or of the lanes that `mask` names."""
         scope = Scope.WORKGROUP if mask is None else Scope.SUBGROUP
         (step,) = lookup(self.target, Kind.BARRIER, Order.ACQ_REL, scope).steps
@@ -69,6 +69,25 @@ class Memory:
             self.code.asm(f"{step.text};")
         else:
             self.code.asm(f"{step.text.replace('{mask}', '$0')};", (mask,))
+
+    def arrive(self, arrivals: str, groups: str) -> None:
+        """Count this workgroup in, and wait for the others: one work-item of each does it."""
+        code, place = self.code, self.code.number_of("global", arrivals)
+        (add,) = lookup(self.target, Kind.RMW, Order.ACQ_REL, Scope.DEVICE).steps
+        (load,) = lookup(self.target, Kind.LOAD, Order.ACQUIRE, Scope.DEVICE).steps
+        fields = {"space": "global", "type": "u64", "operation": "add", "mask": ""}
+        before = code.asm(
+            f"{add.text.format(**fields)} $0, [$1], $2;", (place, ("i64", "1")), "i64"
+        )
+        # the count only grows: the barrier is passed when it reaches the next multiple
+        round_ = code.add(f"udiv i64 {before}, {groups}")
+        wanted = code.add(f"mul i64 {code.add(f'add i64 {round_}, 1')}, {groups}")
+        again, done = code.fresh("arriving"), code.fresh("arrived")
+        code.jump(again)
+        code.start(again)
+        seen = code.asm(f"{load.text.format(**fields)} $0, [$1];", (place,), "i64")
+        code.branch(code.add(f"icmp ult i64 {seen}, {wanted}"), again, done)
+        code.start(done)
 
     # ---- plain ----------------------------------------------------------------------
 

@@ -82,8 +82,11 @@ def chip_of(name: str) -> Chip:
 
 
 @cache
-def target_of(name: str, width: int) -> Target:
-    """What a chip does directly for kernels whose subgroups have `width` work-items."""
+def target_of(name: str, width: int, *, cooperative: bool = False) -> Target:
+    """What a chip does directly for kernels whose subgroups have `width` work-items.
+
+    Only a launch that runs all workgroups at once can wait for the grid.
+    """
     chip = chip_of(name)
     if width not in (1, 2, 4, 8, 16, 32, 64, 128):
         raise WidthError(
@@ -91,13 +94,17 @@ def target_of(name: str, width: int) -> Target:
             hint="pin a power of two up to 128",
         )
     covered = _memory(chip) | _subgroups(chip, width) | _PROGRAM
+    refused = dict(_UNSUPPORTED)
+    if cooperative:
+        covered |= {_GRID_BARRIER}
+        del refused[_GRID_BARRIER]
     return Target(
         name=name,
         fingerprint=f"{chip.arch};{width}",
         rules={**RULES, **dict.fromkeys(covered, True)},
         features=chip.limits.features,
         limits={"shared_bytes": chip.limits.shared_bytes_optin},
-        unsupported=_UNSUPPORTED,
+        unsupported=refused,
     )
 
 
@@ -140,8 +147,9 @@ _PROGRAM: frozenset[Key] = frozenset(
     }
 )
 
+_GRID_BARRIER: Key = ("barrier", "device")
 _UNSUPPORTED: Mapping[Key, str] = {
-    ("barrier", "device"): "a barrier over the whole grid is not available",
+    _GRID_BARRIER: "a barrier over the whole grid is not available",
     ("safe_point",): "stopping inside a kernel is not available",
     ("call",): "a call that was not inlined is not available",
     ("view",): "an array that was not expanded is not available",

@@ -6,7 +6,7 @@ import re
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hetir.artifact import Artifact
@@ -87,13 +87,19 @@ class CudaEvent(Event):
 
 @dataclass(slots=True, eq=False)
 class CudaProgram:
-    """A module, its entry, and the dynamic shared memory that its launches need."""
+    """A module, its entry, and the dynamic shared memory that its launches need.
+
+    `arrivals` is the word in which the grid barriers of a cooperative kernel count, for each
+    stream.
+    """
 
     module: Any
     function: Any
     has_block: bool
     shared_bytes: int
+    cooperative: bool
     optin: bool = False
+    arrivals: dict[int, int] = field(default_factory=dict[int, int])
 
 
 @dataclass(slots=True)
@@ -301,7 +307,8 @@ class CudaDriver(Driver):
                 more = f"there is no entry `{artifact.entry}`"
                 raise self.library.error("cuModuleGetFunction", error.code, more) from None
         shared = dynamic_shared_bytes(artifact)
-        return CudaProgram(module, function, artifact.layout.size > 0, shared)
+        has_block = artifact.layout.size > 0
+        return CudaProgram(module, function, has_block, shared, artifact.cooperative)
 
     def _module(self, image: bytes) -> Any:
         log, out = self._ffi.new("char[]", _LOG_BYTES), self._ffi.new("void **")
@@ -319,6 +326,8 @@ class CudaDriver(Driver):
     def unload(self, program: CudaProgram) -> None:
         """Unload the module."""
         with self._current():
+            for word in program.arrivals.values():
+                self.library.call("cuMemFree_v2", word)
             self.library.call("cuModuleUnload", program.module)
 
     def resident_groups(self, program: CudaProgram, workgroup_size: int) -> int:
@@ -359,6 +368,10 @@ class CudaDriver(Driver):
         records = task.records.address if task.records else 0
         block = [self._ffi.from_buffer(task.block)] if program.has_block else []
         most: Dims = self.portrait.limits.max_grid_dims
+        if program.cooperative:
+            # the whole grid at once, or CUDA's error that it is too large for that
+            self._launch_together(queue, task, program, block, records)
+            return
         for first, extents in pieces(task.grid, most):
             launch = self._ffi.from_buffer(
                 launch_parameter(task.grid, first, task.workgroup, records)
@@ -367,6 +380,19 @@ class CudaDriver(Driver):
             shape = (*extents, *task.workgroup)
             where = (program.shared_bytes, queue, params, self._ffi.NULL)
             self.library.call("cuLaunchKernel", program.function, *shape, *where)
+
+    def _launch_together(
+        self, queue: Any, task: Task, program: CudaProgram, block: list[Any], records: int
+    ) -> None:
+        word = program.arrivals.get(stream := int(self._ffi.cast("uintptr_t", queue)))
+        if word is None:
+            word = self.library.get("cuMemAlloc_v2", "uint64_t", 8)
+            program.arrivals[stream] = word
+        self.library.call("cuMemsetD8Async", word, 0, 8, queue)
+        given = launch_parameter(task.grid, (0, 0, 0), task.workgroup, records, word)
+        params = self._ffi.new("void *[]", [*block, self._ffi.from_buffer(given)])
+        shape = (*task.grid, *task.workgroup, program.shared_bytes)
+        self.library.call("cuLaunchCooperativeKernel", program.function, *shape, queue, params)
 
     def close(self) -> None:
         """Nothing: the system takes all back, and a context that hangs cannot be released."""

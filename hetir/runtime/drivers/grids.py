@@ -10,7 +10,7 @@ from hetir.artifact import Artifact
 from hetir.runtime.driver import Dims
 
 STATIC_SHARED_BYTES = 48 * 1024
-_LAUNCH = struct.Struct("<9qQ")
+_LAUNCH = struct.Struct("<9q2Q")
 
 
 def pieces(grid: Dims, most: Dims) -> Iterator[tuple[Dims, Dims]]:
@@ -22,10 +22,16 @@ def pieces(grid: Dims, most: Dims) -> Iterator[tuple[Dims, Dims]]:
         yield first, (sizes[0], sizes[1], sizes[2])
 
 
-def launch_parameter(grid: Dims, first: Dims, workgroup: Dims, records: int) -> bytes:
-    """The second parameter of an entry: the whole grid, where this launch starts, the records."""
+def launch_parameter(
+    grid: Dims, first: Dims, workgroup: Dims, records: int, arrivals: int = 0
+) -> bytes:
+    """The second parameter of an entry.
+
+    The whole grid, where this launch starts, the addresses of the records and of the word of 0
+    in which the grid barriers of a cooperative kernel count.
+    """
     items = [group * size for group, size in zip(first, workgroup, strict=True)]
-    return _LAUNCH.pack(*grid, *first, *items, records)
+    return _LAUNCH.pack(*grid, *first, *items, records, arrivals)
 
 
 def dynamic_shared_bytes(artifact: Artifact) -> int:

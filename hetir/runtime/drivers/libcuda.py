@@ -52,6 +52,10 @@ int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, void *function, int
 int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
                    unsigned by, unsigned bz, unsigned shared, void *stream, void **params,
                    void **extra);
+int cuLaunchCooperativeKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                              unsigned by, unsigned bz, unsigned shared, void *stream,
+                              void **params);
+int cuMemsetD8Async(uint64_t to, unsigned char value, size_t size, void *stream);
 int cuGetErrorName(int code, const char **name);
 """
 _NAMES = re.findall(r"\b(cu\w+)\(", _DECLARATIONS)

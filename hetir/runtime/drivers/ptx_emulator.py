@@ -29,8 +29,12 @@ class Execute(Protocol):
         params: bytes,
         memories: Sequence[HostBytes],
         shared_bytes: int,
+        cooperative: bool,
     ) -> None:
-        """`params` is the parameter block; each memory is registered at its host address."""
+        """`params` is the parameter block; each memory is registered at its host address.
+
+        All workgroups of a cooperative launch run at once.
+        """
         ...
 
 
@@ -86,16 +90,20 @@ class PtxEmulatorDriver(ThreadDriver):
         memories = [*task.memories, *([task.records] if task.records else [])]
         named = [_bytes(memory) for memory in {m.address: m for m in memories}.values()]
         shared = dynamic_shared_bytes(loaded.artifact)
+        arrivals = np.zeros(64, np.uint8) if loaded.artifact.cooperative else None
+        word = 0 if arrivals is None else arrivals.ctypes.data
+        if arrivals is not None:
+            named.append(arrivals)
 
         def work(stop: Callable[[], bool]) -> None:
             with loaded.lock:
                 for first, extents in pieces(task.grid, self._most):
                     if stop():
                         return
-                    params = task.block + launch_parameter(
-                        task.grid, first, task.workgroup, records
-                    )
-                    loaded.execute(extents, task.workgroup, params, named, shared)
+                    launch = launch_parameter(task.grid, first, task.workgroup, records, word)
+                    params = task.block + launch
+                    together = arrivals is not None
+                    loaded.execute(extents, task.workgroup, params, named, shared, together)
 
         return queue.submit(EmulatorEvent(work, after))
 
