@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -449,6 +449,10 @@ def _is_array(value: object) -> bool:
     return hasattr(value, "strides")
 
 
+def _is_host_array(value: object) -> bool:
+    return isinstance(value, np.ndarray)
+
+
 def _is_numpy_scalar(value: object) -> bool:
     return isinstance(value, np.generic)
 
@@ -496,10 +500,19 @@ def _stride_key(value: Any) -> tuple[int, bool, tuple[bool, ...]]:
 
 
 def _static_key(value: Any) -> object:
-    """1, True and 1.0 are equal and hash alike, as are 0.0 and -0.0: keep them apart."""
+    """What a constant is now: equal keys stand for values that kernels cannot tell apart.
+
+    1, True and 1.0 are equal and hash alike, as are 0.0 and -0.0; they are kept apart.
+    """
     kind = _class_of(value)
-    if _is_tuple(value):
-        return kind, tuple(map(_static_key, value))
+    if isinstance(value, tuple | list | set | frozenset):
+        return kind, tuple(map(_static_key, value))  # pyright: ignore[reportUnknownArgumentType]
+    if isinstance(value, dict):
+        return kind, tuple((_static_key(k), _static_key(v)) for k, v in value.items())  # pyright: ignore
+    if _is_host_array(value):
+        return kind, value.dtype, value.shape, value.tobytes()
+    if is_dataclass(value):
+        return kind, tuple(_static_key(getattr(value, f.name, None)) for f in fields(value))
     if _is_number(value) or value.__class__ is complex:
         return kind, repr(value)
     try:

@@ -75,6 +75,10 @@ class Launch:
             error.__cause__ = failure
         except Exception as failure:  # noqa: BLE001 - kept, and raised below
             error = failure
+        except KeyboardInterrupt:
+            # what still runs would hold up all later launches of the queue
+            self.error = self._give_up(0.0)
+            raise
         self._keep = self._after = ()
         if error is not None:
             self.error = error

@@ -3,6 +3,7 @@
 import functools
 import subprocess
 import sys
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -465,3 +466,44 @@ def test_a_new_process_knows_every_device_and_imports_little():
         "assert 'llvmlite' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
+
+
+@dataclass(frozen=True)
+class Setting:
+    value: object
+
+
+@hetir.kernel
+def half_of(y, n: hl.static):
+    y[0] = (n.value if isinstance(n, Setting) else n[0]) / 2 if n else 0
+
+
+CHANGES = {
+    "a list": (lambda n: n.__setitem__(0, 5), [1], 2.5),
+    "a dict": (lambda n: n.__setitem__(0, 5), {0: 1}, 2.5),
+    "an array": (lambda n: n.__setitem__(0, 5), np.array([1]), 2.5),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_constants_that_change_specialise_again(name):
+    change, constant, after = CHANGES[name]
+    y = np.zeros(1)
+    half_of[1, 1](y, constant)
+    assert y[0] == 0.5
+    change(constant)
+    half_of[1, 1](y, constant)
+    assert y[0] == after
+
+
+def test_equal_constants_of_unlike_types_are_kept_apart():
+    @hetir.kernel
+    def store(y, n: hl.static):
+        y[0] = n.value
+
+    said = []
+    for value in (1, True, 1.0):
+        store[1, 1](np.zeros(1), Setting(value))
+        store[1, 1](np.zeros(1), Setting(value))
+        said.append(len(store.specialisations))
+    assert said == [1, 2, 3]

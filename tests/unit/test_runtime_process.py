@@ -157,16 +157,18 @@ go[0] = 1
     )
 
 
-def test_ctrl_c_ends_a_wait(kernels):
+@pytest.mark.parametrize("timeout", ["", "timeout=20"])
+def test_ctrl_c_ends_a_wait(kernels, timeout):
+    """What was interrupted is given up: later launches do not wait for it."""
     command = [sys.executable, "-c", PRELUDE + """
 launch = program("spin").launch((), grid=64, workgroup=1)
 print("waiting", flush=True)
 try:
-    launch.event.wait()
+    launch.wait(TIMEOUT)
 except KeyboardInterrupt:
     check()
     print("interrupted")
-""", kernels]  # fmt: skip
+""".replace("TIMEOUT", timeout), kernels]  # fmt: skip
     environment = {**os.environ, "HETIR_NUM_THREADS": "2"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as child:
         assert child.stdout.readline() == "waiting\n"

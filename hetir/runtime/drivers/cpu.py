@@ -53,12 +53,8 @@ class CpuEvent(Event):
     def finish(self) -> int:
         """Wait for the end, in slices so that Ctrl-C gets through; gives the status."""
         status = 0
-        try:
-            while status == 0:
-                status = self._lib.hetir_wait(self.job, _SLICE_NS, self._helps)
-        except KeyboardInterrupt:
-            self.abandon()
-            raise
+        while status == 0:
+            status = self._lib.hetir_wait(self.job, _SLICE_NS, self._helps)
         return status
 
     def _wait(self, timeout: float) -> int:
