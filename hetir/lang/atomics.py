@@ -187,7 +187,11 @@ def _element(
             hint="pass the array and the index: `hl.atomic_add(x, i, v)`",
         )
     if x.type.element.kind in ("bool", "f8"):
-        tracer.fail(OperandError, f"`{name}` is not defined for `{x.type.element}`")
+        tracer.fail(
+            OperandError,
+            f"`{name}` is not defined for `{x.type.element}`",
+            hint="use an array of `i32`" if x.type.element.kind == "bool" else "use one of `f32`",
+        )
     if writes and x.type.space == "constant":
         tracer.fail(IndexingError, "constant memory cannot be written")
     indices: list[KernelValue] = list(index) if is_tuple(index) else [index]

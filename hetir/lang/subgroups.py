@@ -53,7 +53,7 @@ def shuffle_down(
 
 @primitive
 def ballot(predicate: KernelValue, where: KernelValue = True) -> KernelValue:
-    """One bit a lane, as `u64`: whether `predicate` holds there."""
+    """One bit a lane, as `u64`: whether `predicate` holds there. Lanes from 64 on have none."""
     tracer = current()
     return tracer.typed(ops.BALLOT, tracer.convert(predicate, BOOL), _where(where))
 
