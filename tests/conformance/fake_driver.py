@@ -42,7 +42,8 @@ class Library:
     def __init__(self, path):
         self.ffi = cffi.FFI()
         self.ffi.cdef(DECLARATIONS)
-        self.raw = self.ffi.dlopen(str(path))
+        # its threads outlive the object: the code must stay
+        self.raw = self.ffi.dlopen(str(path), self.ffi.RTLD_NOW | self.ffi.RTLD_NODELETE)
 
     def call(self, name, *arguments):
         code = getattr(self.raw, name)(*arguments)

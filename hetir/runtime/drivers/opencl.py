@@ -7,6 +7,7 @@ and local memory where the kernel has one argument more.
 
 from __future__ import annotations
 
+import atexit
 import itertools
 import os
 import struct
@@ -14,6 +15,7 @@ import tempfile
 import threading
 import time
 import warnings
+import weakref
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -130,11 +132,22 @@ class OpenClEvent(Event):
 class OpenClQueue:
     """An in-order queue; the last event stands for all."""
 
-    __slots__ = ("handle", "last")
+    __slots__ = ("__weakref__", "handle", "last")
 
     def __init__(self, handle: Any) -> None:
         self.handle = handle
         self.last: OpenClEvent | None = None
+
+
+_QUEUES: weakref.WeakSet[OpenClQueue] = weakref.WeakSet()
+
+
+@atexit.register
+def _settle() -> None:
+    """Let work end before the process does: runtimes were seen to crash where it had not."""
+    for queue in list(_QUEUES):
+        if queue.last is not None:
+            queue.last.abandon()
 
 
 class OpenClProgram:
@@ -234,7 +247,9 @@ class OpenClDriver(Driver):
         """An in-order queue that keeps times."""
         cl = _cl()
         properties = cl.command_queue_properties.PROFILING_ENABLE
-        return OpenClQueue(cl.CommandQueue(self._context, self._device, properties))
+        queue = OpenClQueue(cl.CommandQueue(self._context, self._device, properties))
+        _QUEUES.add(queue)
+        return queue
 
     def free_queue(self, queue: OpenClQueue) -> None:
         """Its work still runs."""
