@@ -15,6 +15,7 @@ import hetir.lang as hl
 from hetir import compiler, library, runtime
 from hetir.artifact import Slot
 from hetir.backends.ptx import compile_kernel
+from hetir.diagnostics import HetirError
 from hetir.emulator.ptx import Machine, parse
 from hetir.ir.types import SCALARS
 from hetir.passes.simplify import simplify
@@ -164,3 +165,29 @@ def test_grid_barriers_order_the_whole_grid(chip: str) -> None:
     launched = np.arange(32, dtype=np.int32) ** 2
     rounds.launch((launched, y), grid=4, workgroup=8, device="ptx-emulator").wait()
     np.testing.assert_array_equal(launched, want)
+
+
+def test_a_grid_barrier_waits_for_the_next_multiple() -> None:
+    """One of four workgroups, the others played by the word: three came, then nobody does."""
+
+    @hetir.kernel(cooperative=True)
+    def twice(out: hl.Array[hl.i32, 1]):
+        hl.barrier(scope="device")
+        out[0] = 1
+        hl.barrier(scope="device")
+        out[1] = 1
+
+    out, arrivals = np.zeros(2, np.int32), np.array([3, 0, 0, 0], np.uint64)
+    traced = compiler.record(twice, twice.specialise((out,)))
+    kernel = simplify(compiler.prepare(traced.module))
+    artifact = compile_kernel(kernel, target="ptx:sm_90", binary=False)
+    memory = memory_of([out])
+    word = memory.add(arrivals, "arrivals")
+    block = pack(artifact, [out]).tobytes()
+    block += launch_parameter((4, 1, 1), (0, 0, 0), (32, 1, 1), 0, word)
+    with pytest.raises(HetirError, match="turns were not enough"):
+        Machine(parse(artifact.text)).launch(
+            artifact.entry, 1, 32, block, 0, memory, step_limit=2000
+        )
+    assert out.tolist() == [1, 0]
+    assert arrivals[0] == 5
