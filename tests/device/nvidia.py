@@ -147,6 +147,30 @@ def message_passing() -> str:
     return "50 launches"
 
 
+@hetir.kernel(cooperative=True)
+def diffuse(x: hl.Array[hl.i32, 1], y: hl.Array[hl.i32, 1], rounds: hl.i32):
+    """Each round reads what other workgroups wrote in the one before."""
+    i = hl.global_id(0)
+    n = x.shape[0]
+    for _ in range(rounds):
+        y[i] = x[(i + 4097) % n] + x[i]
+        hl.barrier(scope="device")
+        x[i] = y[(i + 8191) % n] - y[i]
+        hl.barrier(scope="device")
+
+
+def grid_barrier() -> str:
+    """A barrier over the whole grid."""
+    x = np.arange(64 * 256, dtype=np.int32)
+    want = x.copy()
+    for _ in range(100):
+        sums = np.roll(want, -4097) + want
+        want = np.roll(sums, -8191) - sums
+    diffuse.launch((x, np.zeros_like(x), 100), grid=64, workgroup=256, device=DEVICE).wait()
+    assert (x == want).all()
+    return "200 barriers of 64 workgroups"
+
+
 def bandwidth() -> str:
     """GB/s of kernels on device arrays, beside torch."""
     said = []
@@ -251,6 +275,7 @@ def main() -> int:
         ("grid past 65,535", folded_grid),
         ("shared memory past 48 KiB", large_shared),
         ("release and acquire", message_passing),
+        ("grid barrier", grid_barrier),
         ("occupancy", occupancy),
         ("bandwidth", bandwidth),
         ("launch", launch_cost),

@@ -12,6 +12,8 @@ import cffi
 from hetir.runtime.driver import DriverAbsentError, DriverError
 
 NO_MEMORY, DEINITIALIZED, NOT_READY = 2, 4, 600
+# CUresult: faults of a kernel, after which every call on the context fails with the same code
+_LOST = frozenset((700, 714, 715, 716, 717, 718, 719))
 _REMEDY = "install NVIDIA's driver, or run on a machine with an NVIDIA GPU"
 
 # CUDA Driver API, cuda.h; handles that are only passed on are integers or void pointers
@@ -105,6 +107,8 @@ class Library:
     def error(self, name: str, code: int, more: str = "") -> DriverError:
         """What a failing call becomes."""
         shown = name.removesuffix("_v2")
+        if code in _LOST:
+            more = "the GPU's context is lost: nothing runs on it until the process starts anew"
         return DriverError(shown, code, self.name(code) + (f", {more}" if more else ""))
 
     def name(self, code: int) -> str:
