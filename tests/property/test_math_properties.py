@@ -62,7 +62,8 @@ def test_sine_and_cosine_lie_on_the_circle(x):
 @FEW
 @given(POSITIVE)
 def test_logarithms_and_roots_come_back(x):
-    assert math.isclose(one("exp", one("log", x)), x, rel_tol=1e-5)
+    if x < 3.4e38:  # the logarithm of what is larger may round up past the largest exponent
+        assert math.isclose(one("exp", one("log", x)), x, rel_tol=1e-5)
     if x > 2.0**-126:
         root = float(one("cbrt", x))
         assert math.isclose(root**3, x, rel_tol=3e-7)

@@ -249,7 +249,7 @@ def test_constant_indices_are_checked_and_run_time_ones_are_not():
         (past, one, "index 4 is out of bounds for axis 0 of extent 4"),
         (negative, one, "indices do not count from the end"),
         (negative_bound, one, "indices do not count from the end"),
-        (too_many, one, "2 indices for an array of 1 dimensions"),
+        (too_many, one, "2 indices for an array of 1 dimension"),
         (too_few, two, "a sub-array cannot be assigned"),
         (whole, one, "a sub-array cannot be assigned"),
     ]:
