@@ -9,10 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hetir import library
+from hetir import emulator, library
 from hetir.backends.spirv.targets import NAMES, resolve
+from hetir.ir import ops
+from hetir.ir.core import walk
+from hetir.ir.types import F64
+from hetir.passes.expand_arrays import expand_arrays
 from hetir.passes.expansions import EXPANSIONS
+from hetir.passes.legalize import legalize
 from hetir.target import instances
+from tests.unit.cpu_support import elementwise
+from tests.unit.cpu_support import run as on_the_cpu
 from tests.unit.spirv_support import HERE, device_of, run
 from tests.unit.test_cpu_ops import GROUPS, check
 
@@ -83,3 +90,32 @@ def ran(name: str, device: Any) -> dict[str, bytes]:
 @pytest.mark.parametrize("target", HERE)
 def test_library(name: str, target: str) -> None:
     assert ran(name, device_of(target)) == evaluated(name)
+
+
+SPREADS = {
+    "alike": lambda r, n: (r(0, 1, n), r(0, 1, n), r(0, 1, n)),
+    "any": lambda r, n: (r(-1070, 1023, n), r(-1070, 1023, n), r(-1070, 1023, n)),
+    "subnormal": lambda r, n: (r(-540, -539, n), r(-540, -480, n), r(-1074, -1000, n)),
+    "overflowing": lambda r, n: (r(600, 601, n), r(418, 424, n), r(960, 1023, n)),
+}
+
+
+@pytest.mark.parametrize("spread", [*SPREADS, "cancelling"])
+def test_fma_by_integers_is_the_processor_s(spread: str, tmp_path: Path) -> None:
+    """f64's fma where a device has none that is fused, against this processor's."""
+    random, count = np.random.default_rng(3), 20_000
+    signs = random.choice([-1.0, 1.0], (3, count))
+    a, b, c = (random.random((3, count)) + 0.5) * signs
+    if spread == "cancelling":
+        c = -(a * b)
+    else:
+        exponents = SPREADS[spread](random.integers, count)
+        a, b, c = (np.ldexp(v, e) for v, e in zip((a, b, c), exponents, strict=True))
+    kernel = elementwise(ops.FMA, [F64] * 3, F64)
+    lowered = legalize(expand_arrays(kernel), resolve("spirv:vulkan"))
+    assert "fma" not in {op.name for op in walk(lowered.body)}
+    want, got = np.zeros(count), np.zeros(count)
+    on_the_cpu(kernel, [a, b, c, want], (1, 1, 1), (count, 1, 1), tmp_path)
+    emulator.run(lowered, [a, b, c, got], (count // 100, 1, 1), (100, 1, 1))
+    assert np.isfinite(want).any()
+    assert got.tobytes() == want.tobytes()

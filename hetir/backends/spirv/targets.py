@@ -38,7 +38,7 @@ def resolve(name: str) -> Target:
         fingerprint=name,
         rules=covered,
         features=limits_of(name).features,
-        unsupported=_UNSUPPORTED if name == "spirv:opencl" else {**_UNSUPPORTED, **_VULKAN},
+        unsupported=_UNSUPPORTED,
     )
 
 
@@ -61,7 +61,4 @@ _UNSUPPORTED: Mapping[Key, str] = {
     ("safe_point",): "stopping inside a workgroup is not available",
     ("call",): "a call that was not inlined is not available",
     ("view",): "an array that was not expanded is not available",
-}
-_VULKAN: Mapping[Key, str] = {
-    ("fma", "f64"): "Vulkan promises no fused multiply-add: `fma` of `f64` is not available"
 }

@@ -1,6 +1,14 @@
 """Expansions of ops into other hetIR ops, for targets that have no rule for them."""
 
-from hetir.passes.expansions import atomics, conversions, floats, integers, narrow, subgroups
+from hetir.passes.expansions import (
+    atomics,
+    conversions,
+    floats,
+    fused,
+    integers,
+    narrow,
+    subgroups,
+)
 from hetir.passes.expansions.table import EXPANSIONS, Expansion, Writer
 
 __all__ = [
@@ -10,6 +18,7 @@ __all__ = [
     "atomics",
     "conversions",
     "floats",
+    "fused",
     "integers",
     "narrow",
     "subgroups",
