@@ -8,7 +8,6 @@ from math import prod
 from hetir.artifact import Artifact, Resources
 from hetir.backends.cpu.emit import Emitter, entry_of
 from hetir.backends.cpu.frame import Workgroup
-from hetir.backends.cpu.records import sites_of
 from hetir.backends.cpu.schedule import schedule
 from hetir.backends.cpu.targets import UnknownCpuError, resolve
 from hetir.backends.host import VERSION
@@ -17,6 +16,7 @@ from hetir.ir.core import Kernel
 from hetir.passes.expand_arrays import expand_arrays
 from hetir.passes.layout import layout_of
 from hetir.passes.legalize import legalize
+from hetir.passes.sites import sites_of
 from hetir.target import Target
 
 __all__ = ["UnknownCpuError", "compile_kernel", "disassemble", "emit_ir"]

@@ -1,15 +1,15 @@
-"""Lines of `print` and failed checks: records in the launch's buffer, and their sites."""
+"""Lines of `print` and failed checks: records in the launch's buffer."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hetir.artifact import Site
 from hetir.backends.cpu.frame import Frame
 from hetir.backends.llvm.code import Code, scalar_type
 from hetir.ir import ops
-from hetir.ir.core import Kernel, Operation, Value, walk
+from hetir.ir.core import Kernel, Operation, Value
 from hetir.ir.types import Scalar
+from hetir.passes.sites import reporting, shown
 
 HEADER_BYTES = 24
 
@@ -44,37 +44,13 @@ drop:
 }"""
 
 
-_REPORTS = (ops.PRINT, ops.ASSERT, ops.OUT_OF_BOUNDS)
-_KINDS = {"out_of_bounds": "bounds"}
-_TEXTS = {"print": "format", "assert": "message", "out_of_bounds": "array"}
-
-
-def sites_of(kernel: Kernel) -> tuple[Site, ...]:
-    """The places that write records, in program order; a record's site id is an index here."""
-    return tuple(_site(op) for op in walk(kernel.body) if op.spec in _REPORTS)
-
-
-def _site(op: Operation) -> Site:
-    return Site(
-        kind=_KINDS.get(op.name, op.name),
-        format=str(op.attrs[_TEXTS[op.name]]),
-        dtypes=tuple(str(v.type) for v in _shown(op)),
-        loc=op.loc,
-    )
-
-
-def _shown(op: Operation) -> tuple[Value, ...]:
-    return op.operands[1:] if op.spec is ops.ASSERT else op.operands
-
-
 class Records:
     """Emits records; `hetir.record` gives the place of the operands, or null when full."""
 
     def __init__(self, code: Code, frame: Frame, kernel: Kernel) -> None:
         self._code = code
         self._frame = frame
-        reporting = (op for op in walk(kernel.body) if op.spec in _REPORTS)
-        self._sites = {op: index for index, op in enumerate(reporting)}
+        self._sites = {op: index for index, op in enumerate(reporting(kernel))}
 
     def text(self) -> list[str]:
         """The helper, where something reports."""
@@ -83,7 +59,7 @@ class Records:
     def emit(self, op: Operation, args: Sequence[str], group: str, item: str) -> None:
         """Write a record; an `assert` only when its condition is false."""
         code, after = self._code, self._code.fresh("reported")
-        values = _shown(op)
+        values = shown(op)
         names = args[len(args) - len(values) :]
         if op.spec is ops.ASSERT:
             failed = code.fresh("failed")
