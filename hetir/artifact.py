@@ -74,7 +74,8 @@ class Artifact:
     """One kernel compiled for one target.
 
     `workgroup` is the size the code was compiled for, or None when the launch decides.
-    All workgroups of a `cooperative` kernel must run at once. `key` is the cache key, a content hash of everything that shaped the code.
+    All workgroups of a `cooperative` kernel must run at once. `key` is the cache key, a content
+    hash of everything that shaped the code.
     """
 
     kernel: str

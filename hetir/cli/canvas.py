@@ -139,7 +139,10 @@ def write_png(drawing: Drawing, path: Path) -> None:
 
 
 def _stroke(
-    pen: ImageDraw.ImageDraw, shape: Shape, scale: int, font: ImageFont.FreeTypeFont | None
+    pen: ImageDraw.ImageDraw,
+    shape: Shape,
+    scale: int,
+    font: ImageFont.FreeTypeFont | ImageFont.ImageFont | None,
 ) -> None:
     match shape:
         case Path2D():
