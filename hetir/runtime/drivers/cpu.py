@@ -25,7 +25,7 @@ _STATUS = {
 }
 # how often a waiting main thread looks for signals
 _SLICE_NS = 100_000_000
-_GRACE_SECONDS = 0.05
+_GRACE_SECONDS = 0.5
 
 
 class CpuEvent(Event):
