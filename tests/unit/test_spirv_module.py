@@ -30,6 +30,7 @@ from hetir.ir.text import parse_kernel
 from hetir.ir.types import F32, F64, I8, I32, I64, SCALARS, U32, array, static_array
 from hetir.passes.simplify import simplify
 from hetir.source import Loc
+from hetir.target import UnsupportedError
 from tests.unit.cpu_support import elementwise, kernel_of
 
 ROOT = Path(__file__).parents[2]
@@ -368,6 +369,11 @@ def test_a_failed_swap_does_not_release(target: str) -> None:
     assert succeeds & 8
     assert fails & 2
     assert not fails & (4 | 8 | 16 | AVAILABLE)
+
+
+def test_what_the_table_refuses_is_refused_with_its_reason() -> None:
+    with pytest.raises(UnsupportedError, match="no scope wider than the device"):
+        compile_kernel(update("relaxed", "system"), target="spirv:vulkan")
 
 
 @pytest.mark.parametrize("target", NAMES)

@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from hetir.backends.spirv.code import Code
 from hetir.backends.spirv.flavour import Flavour, Place
 from hetir.backends.spirv.rules import ALL, FLOATS, INTS, NARROW
+from hetir.diagnostics import Label
 from hetir.ir import ops
 from hetir.ir.core import Kernel, Operation, Value, walk
 from hetir.ir.types import BOOL, SCALARS, RefType, Scalar
 from hetir.memory.lowering import OPENCL, OPENCL_FENCED, Kind, Part, Row, Step, lookup
 from hetir.memory.program import Order, Scope
-from hetir.target import Key
+from hetir.target import Key, UnsupportedError
 
 _KINDS: Mapping[str, Kind] = {
     "atomic.load": Kind.LOAD,
@@ -191,7 +192,16 @@ class Memory:
         return self._code.add("OpBitcast", self._code.int(element.bits), value)
 
     def _row(self, kind: Kind, op: Operation) -> Row:
-        return lookup(self._target, kind, Order(str(op.attrs["order"])), self._width(op))
+        """The table's row; UnsupportedError where it refuses."""
+        row = lookup(self._target, kind, Order(str(op.attrs["order"])), self._width(op))
+        if row.refused:
+            labels = (Label(op.loc, ""),) if op.loc else ()
+            raise UnsupportedError(
+                f"`{op.name}` at {op.attrs['scope']} scope is not available on target "
+                f"`{self._flavour.dialect.name}`: {row.refused}",
+                *labels,
+            )
+        return row
 
     def _steps(
         self, row: Row, op: Operation, pointer: int, raw: Sequence[int], element: Scalar
