@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from llvmlite import binding
 
 from hetir.limits import ClusterSizeError, limits_of
 from hetir.residency import OccupancyInputError, occupancy, suggest_workgroup
@@ -62,7 +63,6 @@ def test_amd_example_of_llvm_calc_occupancy() -> None:
 
 def _llvm_waves(cpu: str, registers: int, shared: int, size: int, features: str = "") -> int:
     """Waves per SIMD that LLVM's AMDGPU backend, which AMD maintains, notes for a kernel."""
-    binding = pytest.importorskip("llvmlite.binding")
     binding.initialize_all_targets()
     binding.initialize_all_asmprinters()
     use = f'call void asm sideeffect "", "~{{v{registers - 1}}}"()'

@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 import typer
+from PIL import Image
 from typer.testing import CliRunner
 
 from hetir.cli import targets as targets_command
@@ -75,10 +76,9 @@ def test_html_lists_limiters_and_advice(tmp_path: Path) -> None:
 
 
 def test_png_shows_the_mark(tmp_path: Path) -> None:
-    image = pytest.importorskip("PIL.Image")
     path = tmp_path / "o.png"
     write_plot(path, ANSWER, "matmul")
-    with image.open(path) as picture:
+    with Image.open(path) as picture:
         drawing = draw(ANSWER, "matmul")
         assert picture.size == (2 * drawing.width, 2 * drawing.height)
         colors = {color for _, color in picture.getcolors(1 << 20)}

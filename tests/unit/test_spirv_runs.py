@@ -305,7 +305,6 @@ def test_without_pyopencl() -> None:
 
 
 def test_an_opencl_runtime_that_is_listed_but_broken(tmp_path: Path) -> None:
-    pytest.importorskip("pyopencl")
     (tmp_path / "broken.icd").write_text("/no/such/library.so\n")
     shown = child(ASK.replace("NAME", "'opencl:0'"), OCL_ICD_VENDORS=str(tmp_path))
     assert "no OpenCL device takes SPIR-V (platforms: none)" in shown

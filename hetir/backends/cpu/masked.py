@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from hetir.backends.cpu.counters import Counter, LineCounter, VectorCounter
 from hetir.backends.cpu.lanes import NONE, Lanes, Rep
 from hetir.backends.cpu.program import Leaf
 from hetir.backends.llvm.code import scalar_type
 from hetir.backends.llvm.structure import trip_count
 from hetir.ir import ops
 from hetir.ir.core import Operation, Region, Value, walk
-from hetir.ir.types import I64, Type
+from hetir.ir.types import Type
 
 _TWICE = 400  # ops that are written a second time for the case that all lanes are on
 _CHEAP = 12  # ops that are cheaper to do than to branch around
@@ -588,80 +589,6 @@ class MaskedLeaf(Lanes):
 
     def _plain_line(self, rep: Rep, value: Value) -> bool:
         return rep.kind == "same" or (rep.kind == "line" and value in self.host.exact)
-
-
-class Counter:
-    """The index of an uneven `for`."""
-
-    def begin(self) -> tuple[Rep, str]:
-        """The index, and the lanes for which it is in range."""
-        raise AssertionError
-
-    def step(self) -> None:
-        """Go to the next index."""
-        raise AssertionError
-
-
-class LineCounter(Counter):
-    """Lanes a fixed distance apart, counting up: the first one saturates."""
-
-    def __init__(self, leaf: MaskedLeaf, start: Rep, stop: Rep, step: Rep) -> None:
-        self.leaf, self.stop, self.by = leaf, stop, step
-        self.first = start
-        self.place = leaf.host.frame.buffer("i64", leaf.code.fresh("index"))
-        leaf.code.put(f"store i64 {start.name}, ptr {self.place}, align 64")
-
-    def begin(self) -> tuple[Rep, str]:
-        """The index, and the lanes for which it is in range."""
-        leaf, code = self.leaf, self.leaf.code
-        name = code.add(f"load i64, ptr {self.place}, align 64")
-        index = Rep(self.first.kind, name, self.first.step)
-        room = code.intrinsic("ssub.sat", "i64", ("i64", self.stop.name), ("i64", name))
-        most = max(0, self.first.step * (leaf.width - 1))
-        room = code.intrinsic("smin", "i64", ("i64", room), ("i64", str(most + 1)))
-        room = code.intrinsic("smax", "i64", ("i64", room), ("i64", "-1"))
-        wide = leaf.splat("i32", code.add(f"trunc i64 {room} to i32"))
-        row = leaf.row("i32", self.first.step)
-        return index, code.add(f"icmp slt {leaf.of('i32')} {row}, {wide}")
-
-    def step(self) -> None:
-        """Go to the next index."""
-        code = self.leaf.code
-        name = code.add(f"load i64, ptr {self.place}, align 64")
-        after = code.intrinsic("sadd.sat", "i64", ("i64", name), ("i64", self.by.name))
-        code.put(f"store i64 {after}, ptr {self.place}, align 64")
-
-
-class VectorCounter(Counter):
-    """Any starts, stops and steps: a trip count a lane."""
-
-    def __init__(self, leaf: MaskedLeaf, start: Rep, stop: Rep, step: Rep) -> None:
-        self.leaf = leaf
-        names = [leaf.spread(r, I64) for r in (start, stop, step)]
-        with leaf.wide():
-            self.count = trip_count(leaf.code, *names)
-        self.by = names[2]
-        self.place = leaf.host.frame.buffer(leaf.of("i64"), leaf.code.fresh("index"))
-        self.turns = leaf.host.frame.buffer("i64", leaf.code.fresh("turns"))
-        leaf.code.put(f"store {leaf.of('i64')} {names[0]}, ptr {self.place}, align 64")
-        leaf.code.put(f"store i64 0, ptr {self.turns}, align 64")
-
-    def begin(self) -> tuple[Rep, str]:
-        """The index, and the lanes for which it is in range."""
-        leaf, code = self.leaf, self.leaf.code
-        name = code.add(f"load {leaf.of('i64')}, ptr {self.place}, align 64")
-        turn = leaf.splat("i64", code.add(f"load i64, ptr {self.turns}, align 64"))
-        return Rep("lanes", name), code.add(f"icmp ult {leaf.of('i64')} {turn}, {self.count}")
-
-    def step(self) -> None:
-        """Go to the next index."""
-        leaf, code = self.leaf, self.leaf.code
-        name = code.add(f"load {leaf.of('i64')}, ptr {self.place}, align 64")
-        after = code.add(f"add {leaf.of('i64')} {name}, {self.by}")
-        code.put(f"store {leaf.of('i64')} {after}, ptr {self.place}, align 64")
-        turn = code.add(f"load i64, ptr {self.turns}, align 64")
-        bumped = code.add(f"add nuw i64 {turn}, 1")
-        code.put(f"store i64 {bumped}, ptr {self.turns}, align 64")
 
 
 def _size(body: Sequence[Operation]) -> int:
