@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from typing import Literal
 
 from hetir.diagnostics import CompileError, Label
 from hetir.ir import ops
@@ -13,6 +14,25 @@ from hetir.ir.ops import CLASSES, REDUCE_KINDS, RMW_KINDS, RuleError, Spec, infe
 from hetir.ir.types import BOOL, I64, SCALARS, RefType, Type
 
 Key = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assumptions:
+    """What a launch promises of its arguments beyond their types; part of the specialisation key.
+
+    Values and extents never are. The default promises nothing and is always right.
+
+    Args:
+        index_bits: 32 where every extent and byte offset of every array, and every global id and
+            size of the launch, fits a signed 32-bit integer; else 64.
+        disjoint: no array argument overlaps another one that the kernel writes, or itself.
+        aligned: one bool a kernel parameter (`Kernel.params`): an array whose address, and whose
+            every byte stride but that of a contiguous last axis, is a multiple of 16.
+    """
+
+    index_bits: Literal[32, 64] = 64
+    disjoint: bool = False
+    aligned: tuple[bool, ...] = ()
 
 
 class UnsupportedError(CompileError):
