@@ -10,8 +10,8 @@ from typing import Literal
 from hetir.diagnostics import CompileError, Label
 from hetir.ir import ops
 from hetir.ir.core import Attr, Operation
-from hetir.ir.ops import CLASSES, REDUCE_KINDS, RMW_KINDS, RuleError, Spec, infer
-from hetir.ir.types import BOOL, I64, SCALARS, RefType, Type
+from hetir.ir.ops import CLASSES, NATIVE_KINDS, REDUCE_KINDS, RMW_KINDS, RuleError, Spec, infer
+from hetir.ir.types import BOOL, F32, I64, SCALARS, RefType, Type
 
 Key = tuple[str, ...]
 
@@ -79,6 +79,7 @@ _KEY_ATTRS: Mapping[str, tuple[str, ...]] = {
     "atomic.rmw": ("kind", "element"),
     **dict.fromkeys(("subgroup_reduce", "subgroup_scan"), ("kind",)),
     "barrier": ("scope",),
+    "native": ("kind",),
 }
 _KEY_OPERAND: Mapping[str, int] = {
     "select": 1,
@@ -147,6 +148,9 @@ def _choices(spec: Spec) -> Iterator[tuple[tuple[Type, ...], Mapping[str, Attr]]
         case "subgroup_reduce" | "subgroup_scan":
             for kind, t in product(REDUCE_KINDS, scalars):
                 yield (t, BOOL), _known(spec, kind)
+        case "native":
+            for kind in NATIVE_KINDS:
+                yield (F32,) * (3 if kind == "divide" else 2), {"kind": kind}
         case "barrier":
             yield from (((), {"scope": s}) for s in ("subgroup", "workgroup", "device"))
         case _ if spec.operands and spec.operands[0] in CLASSES:

@@ -241,8 +241,21 @@ NaN and poles give infinities. Subnormal arguments and results are kept. `rsqrt(
 promised before `bitcast` makes them canonical.
 
 ## `math="native"`
-On the CPU, `math="native"` is the reproducible mathematics for now; other targets may map
-it to the vendor's instructions, with the vendor's error.
+`@hetir.kernel(math="native")` lets a device use its own `f32` functions for what the kernel
+itself writes: `exp`, `exp2`, `log`, `log2`, `sin`, `cos`, `tanh`, `sqrt`, `rsqrt`, `1 / x` and
+`x / y` (not by a power of two). Each becomes the op `native`, whose last operand is the
+reproducible value: the op's meaning, what the evaluator and the CPU compute, and what a target
+without the function falls back to. Other functions of `hl`, `f64`, and the roots and quotients
+of `f16` and `bf16` stay reproducible. A target takes the op with a rule `("native", kind)`.
+
+| target | what it becomes | largest error |
+|---|---|---|
+| `cpu`, `emulator` | the reproducible value | as below |
+| `spirv:opencl` | `native_exp` and so on of OpenCL C; `tanh` the reproducible value | \
+the device's: OpenCL leaves error and range to the implementation |
+| `spirv:vulkan` | `GLSL.std.450` and `OpFDiv` | of the specification (Precision and Operation of \
+SPIR-V Instructions): `exp`, `exp2` 3 + 2 abs(x) ULP; `log`, `log2` 3 ULP, from 1/2 to 2 \
+2^-21 absolute; `rsqrt` 2 ULP; quotients 2.5 ULP; `sin`, `cos`, `tanh` the device's |
 
 ## Errors
 ULP is the unit of the last place of the exact result, of subnormal results the least

@@ -17,6 +17,7 @@ from hetir.frontend.elementwise import elementwise
 from hetir.frontend.errors import CallError
 from hetir.frontend.frame import Frame, handles
 from hetir.frontend.iteration import static_items
+from hetir.frontend.native import native
 from hetir.frontend.operators import compute
 from hetir.frontend.primitive import Elementary, Func
 from hetir.frontend.tracer import Tracer
@@ -128,6 +129,7 @@ def _elementary(
     tracer = frame.tracer
     check_arguments(tracer, callee.function, arguments, named)
     values = [*arguments, *named.values()]
+    name = callee.function.__name__
 
     def emit(at: Tracer, kind: Scalar, operands: list[Value]) -> Value:
         wide = F32 if kind.bits < F32.bits else kind
@@ -136,9 +138,10 @@ def _elementary(
         loc = at.loc
         result = helpers.call_helper(frame, node, callee, typed[: len(arguments)], given)
         at.loc = loc
-        return at.convert(result, kind)
+        value = native(at, name, [t.ir for t in typed], at.convert(result, wide))
+        return at.convert(Typed(value), kind)
 
-    return elementwise(tracer, callee.function.__name__, values, emit, "float")
+    return elementwise(tracer, name, values, emit, "float")
 
 
 @functools.cache

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from hetir.frontend.errors import OperandError, PlainPythonError
+from hetir.frontend.native import native_quotient
 from hetir.frontend.tracer import Tracer
 from hetir.frontend.values import (
     RANK,
@@ -174,7 +175,9 @@ def _arithmetic_type(kind: type[ast.operator], common: Scalar) -> Scalar:
 
 
 def _emit(tracer: Tracer, spec: Spec, kind: Scalar, left: object, right: object) -> Value:
-    return tracer.value(spec, tracer.convert(left, kind), tracer.convert(right, kind))
+    operands = tracer.convert(left, kind), tracer.convert(right, kind)
+    value = tracer.value(spec, *operands)
+    return native_quotient(tracer, left, right, operands, value) if spec is ops.DIV else value
 
 
 def _no_floats(tracer: Tracer, symbol: str, *values: object) -> None:

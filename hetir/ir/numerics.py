@@ -67,6 +67,12 @@ def identity(_: Attrs, __: np.dtype[Any], a: Lanes) -> Lanes:
     return a
 
 
+def last(_: Attrs, __: np.dtype[Any], *lanes: Lanes) -> Lanes:
+    """The last of two or more operands."""
+    assert len(lanes) > 1
+    return lanes[-1]
+
+
 def select(_: Attrs, __: np.dtype[Any], cond: Lanes, a: Lanes, b: Lanes) -> Lanes:
     """The second operand where the first is true, else the third."""
     return np.where(cond, a, b)

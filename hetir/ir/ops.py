@@ -16,7 +16,7 @@ import numpy as np
 
 from hetir.ir import numerics
 from hetir.ir.core import Attr
-from hetir.ir.types import BOOL, I64, SCALARS, ArrayType, RefType, Scalar, Type
+from hetir.ir.types import BOOL, F32, I64, SCALARS, ArrayType, RefType, Scalar, Type
 
 
 class Effect(Flag):
@@ -100,6 +100,9 @@ LOAD_ORDERS = ("relaxed", "acquire", "seq_cst")
 STORE_ORDERS = ("relaxed", "release", "seq_cst")
 RMW_KINDS = ("add", "sub", "min", "max", "and", "or", "xor", "exchange")
 REDUCE_KINDS = ("add", "mul", "min", "max", "and", "or", "xor")
+NATIVE_KINDS = (
+    *("exp2", "log2", "sin", "cos", "rsqrt", "tanh", "sqrt", "exp", "log", "recip", "divide"),
+)
 
 TABLE: dict[str, Spec] = {}
 
@@ -314,6 +317,14 @@ def _pairs(operands: Types, _: Attrs) -> tuple[Type, ...]:
     return ()
 
 
+def _native(operands: Types, attrs: Attrs) -> tuple[Type, ...]:
+    """The arguments, then the reproducible value unless a target has taken the op over."""
+    count = 2 if attrs["kind"] == "divide" else 1
+    if len(operands) not in (count, count + 1) or any(t != F32 for t in operands):
+        raise RuleError(f"`native` {attrs['kind']} takes {count} `f32` and the value it stands for")
+    return (F32,)
+
+
 def _nothing(_: Types, __: Attrs) -> tuple[Type, ...]:
     return ()
 
@@ -366,6 +377,7 @@ FLOOR = _op("floor", "F -> F", "Largest integral value not above.", evaluate=n.f
 CEIL = _op("ceil", "F -> F", "Smallest integral value not below.", evaluate=n.ceil)
 TRUNC = _op("trunc", "F -> F", "Integral value towards zero.", evaluate=n.trunc)
 RINT = _op("rint", "F -> F", "Nearest integral value, ties to even.", evaluate=n.rint)
+NATIVE = _op("native", "f32 ... -> f32", "A device's own function of the operands before the last one, near the last one, which is the reproducible value and the op's meaning. A target that has the function, in a kernel with math=native, drops the last operand.", attrs={"kind": NATIVE_KINDS}, evaluate=n.last, rule=_native)
 MUL_HI = _op("mul_hi", "I I -> I", "High half of the double-width product.", commutative=True, evaluate=n.mul_hi)
 
 # bits

@@ -13,6 +13,7 @@ from hetir.frontend.calls import convert
 from hetir.frontend.elementwise import computed_in, elementwise
 from hetir.frontend.errors import CallError, OperandError
 from hetir.frontend.meeting import deferred_select
+from hetir.frontend.native import native
 from hetir.frontend.primitive import current, primitive
 from hetir.frontend.tracer import Tracer
 from hetir.frontend.values import ArrayHandle, KernelValue, Typed, WeakNumber, describe, number_kind
@@ -149,7 +150,11 @@ def abs(x: KernelValue) -> KernelValue:
 @primitive
 def sqrt(x: KernelValue) -> KernelValue:
     """The square root, correctly rounded; NaN below 0."""
-    return _emit("sqrt", ops.SQRT, x, accepts="float")
+
+    def emit(at: Tracer, _: Scalar, operands: list[Value]) -> Value:
+        return native(at, "sqrt", operands, at.value(ops.SQRT, *operands))
+
+    return elementwise(current(), "sqrt", [x], emit, "float")
 
 
 @primitive

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from hetir.ir import ops
 from hetir.ir.build import Builder
 from hetir.ir.core import Kernel, Operation, Region, Value
+from hetir.passes.dce import dce
 from hetir.passes.expansions import EXPANSIONS, Writer
 from hetir.target import Target, key_of
 
@@ -17,8 +19,10 @@ def legalize(kernel: Kernel, target: Target) -> Kernel:
 
     Raises UnsupportedError with the target's own sentence for what it cannot do.
     """
-    legalizer = _Legalizer(target, kernel.options.width)
-    return replace(kernel, body=legalizer.region(kernel.body))
+    native = kernel.options.math == "native"
+    legalizer = _Legalizer(target, kernel.options.width, native=native)
+    legal = replace(kernel, body=legalizer.region(kernel.body))
+    return dce(legal) if native else legal
 
 
 def legal_ops(op: Operation, target: Target) -> tuple[tuple[Operation, ...], Value]:
@@ -29,9 +33,10 @@ def legal_ops(op: Operation, target: Target) -> tuple[tuple[Operation, ...], Val
 
 
 class _Legalizer:
-    def __init__(self, target: Target, width: int) -> None:
+    def __init__(self, target: Target, width: int, *, native: bool = False) -> None:
         self.target = target
         self.width = width
+        self.native = native
         self.env: dict[Value, Value] = {}
 
     def region(self, region: Region) -> Region:
@@ -46,7 +51,13 @@ class _Legalizer:
         operands = tuple(self.env.get(v, v) for v in op.operands)
         if operands != op.operands:
             op = replace(op, operands=operands)
+        if op.spec is ops.NATIVE and not self.native:
+            self.env[op.result] = op.operands[-1]
+            return
         if self.target.covers(op):
+            if op.spec is ops.NATIVE:
+                # nothing else needs the reproducible value, which then is dead
+                op = replace(op, operands=op.operands[:-1])
             if op.regions:
                 op = replace(op, regions=tuple(map(self.region, op.regions)))
             body.append(op)

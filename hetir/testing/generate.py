@@ -44,8 +44,9 @@ Choose = Callable[[int], int]
 # the simplest first
 TYPES = (I32, F32, I64, BOOL, F64, U8, U32, I8, I16, U16, U64, F16, BF16)
 STORAGE = (*TYPES, F8E4M3, F8E5M2)
+_SPECIAL = (ops.SELECT, ops.NATIVE)  # `native` only stands in kernels with math=native
 PURE = tuple(
-    s for s in ops.TABLE.values() if s.pure and s.evaluate and s.operands and s is not ops.SELECT
+    s for s in ops.TABLE.values() if s.pure and s.evaluate and s.operands and s not in _SPECIAL
 )
 WIDTH = 3  # columns of an output row
 

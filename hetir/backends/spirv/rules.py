@@ -95,6 +95,18 @@ _enter(OPENCL, FLOATS, {"rint": _C("rint")})
 _enter(VULKAN, FLOATS, {"abs": _C("FAbs"), "sqrt": _C("Sqrt")})
 _enter(VULKAN, FLOATS, {"floor": _C("Floor"), "ceil": _C("Ceil"), "trunc": _C("Trunc")})
 _enter(VULKAN, FLOATS, {"rint": _C("RoundEven")})
+# math="native": OpenCL has no native_tanh; Vulkan's precision is in its specification
+_OPENCL_NATIVE = ("exp", "exp2", "log", "log2", "sin", "cos", "sqrt", "rsqrt", "recip", "divide")
+OPENCL.update({("native", kind): _C(f"native_{kind}") for kind in _OPENCL_NATIVE})
+_VULKAN_NATIVE = ("Exp", "Exp2", "Log", "Log2", "Sin", "Cos", "Tanh", "Sqrt")
+VULKAN.update({("native", name.lower()): _C(name) for name in _VULKAN_NATIVE})
+VULKAN.update({("native", "rsqrt"): _C("InverseSqrt"), ("native", "divide"): _P("OpFDiv")})
+
+
+@_rule("native", "recip", table=VULKAN)
+def _reciprocal(code: Code, op: Operation, args: Sequence[int]) -> int:
+    kind = _kind(op)
+    return code.add("OpFDiv", code.of(kind), code.const(kind, 0x3F800000), *args)
 
 
 @_rule("const", *ALL)

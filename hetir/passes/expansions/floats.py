@@ -12,6 +12,12 @@ from hetir.passes.expansions.table import Writer, expansion, scalar
 FLOATS = ("f32", "f64")
 
 
+@expansion("native", *ops.NATIVE_KINDS)
+def native(_: Writer, op: Operation) -> Value:
+    """The reproducible value."""
+    return op.operands[-1]
+
+
 @dataclass(frozen=True, slots=True)
 class _Format:
     """A float format: its integer twins, fraction bits and exponent mask."""
