@@ -2,22 +2,28 @@
 
 `python tools/measure_math.py --all exp log` runs every f32 argument of those functions;
 without `--all` every 61st bit pattern, with the specials. Results are kept in
-tools/math_errors.json, from which the page is written; `--render` only writes it.
+tools/math_errors.json, from which the page is written; `--render` only writes it. With
+`--state FILE` a run that was stopped goes on where it was, function and chunk.
 
 A double reference finds the worst f32 argument (NumPy's own double function where there is
 one, else ours, which mpmath has checked); its error is then computed by mpmath to 40 digits.
-f64 is compared with NumPy's 80-bit functions on ten million arguments where NumPy has one,
-and with mpmath on a hundred thousand.
+f64 is compared on ten million arguments with NumPy's 80-bit functions or, where NumPy has none,
+with libquadmath's 113 bits (tools/quad_reference.c), and with mpmath on a hundred thousand.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import datetime
+import functools
 import json
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -34,11 +40,42 @@ STRIDE = 61
 UFUNC = {name for name, case in cases.CASES.items() if isinstance(case.double, np.ufunc)}
 
 
-def patterns(stride: int) -> Iterator[np.ndarray]:
-    """f32 arguments by bit pattern, in chunks."""
-    for start in range(0, 1 << 32, stride * CHUNK):
+def patterns(stride: int, first: int) -> Iterator[tuple[int, np.ndarray]]:
+    """f32 arguments by bit pattern from `first` on, in chunks, and where each chunk ends."""
+    for start in range(first, 1 << 32, stride * CHUNK):
         stop = min(start + stride * CHUNK, 1 << 32)
-        yield np.arange(start, stop, stride, dtype=np.uint64).astype(np.uint32).view(np.float32)
+        bits = np.arange(start, stop, stride, dtype=np.uint64).astype(np.uint32)
+        yield stop, bits.view(np.float32)
+
+
+@dataclass
+class Progress:
+    """How far one function's f32 arguments are measured, and the worst so far."""
+
+    next: int = 0
+    worst: float = 0.0
+    at: float = 1.0
+    wrong: int = 0
+    count: int = 0
+
+    def add(self, name: str, x: np.ndarray) -> None:
+        """Measure some arguments."""
+        case = cases.CASES[name]
+        got, want = cases.compute(name, x), reference(name, x)
+        self.count += x.size
+        # where the result is the rounded reference, the error is at most 1/2
+        unlike = got.view(np.int32) != want.astype(np.float32).view(np.int32)
+        unlike &= (got == got) | (want == want)  # any NaN is like any other
+        differ = np.flatnonzero(unlike)
+        if case.holds is not None:
+            differ = differ[case.holds(x[differ])]
+        if not differ.size:
+            return
+        found = errors_f32(got[differ], want[differ])
+        here = int(np.argmax(found))
+        if found[here] > self.worst:
+            self.worst, self.at = float(found[here]), float(x[differ[here]])
+        self.wrong += int(cases.disagree(got[differ], want[differ]).sum())
 
 
 def errors_f32(got: np.ndarray, want: np.ndarray) -> np.ndarray:
@@ -58,27 +95,18 @@ def reference(name: str, x: np.ndarray) -> np.ndarray:
     return cases.compute(name, wide)
 
 
-def measure_f32(name: str, stride: int) -> dict[str, object]:
-    """The worst of all patterns of the stride."""
-    case = cases.CASES[name]
-    worst, at, wrong, count = 0.0, np.float32(1), 0, 0
-    for x in patterns(stride):
-        got, want = cases.compute(name, x), reference(name, x)
-        count += x.size
-        # where the result is the rounded reference, the error is at most 1/2
-        unlike = got.view(np.int32) != want.astype(np.float32).view(np.int32)
-        unlike &= (got == got) | (want == want)  # any NaN is like any other
-        differ = np.flatnonzero(unlike)
-        if case.holds is not None:
-            differ = differ[case.holds(x[differ])]
-        if not differ.size:
-            continue
-        found = errors_f32(got[differ], want[differ])
-        here = int(np.argmax(found))
-        if found[here] > worst:
-            worst, at = float(found[here]), x[differ[here]]
-        wrong += int(cases.disagree(got[differ], want[differ]).sum())
-    return row(name, at, worst, count, wrong)
+def measure_f32(name: str, stride: int, state: Path | None = None) -> dict[str, object]:
+    """The worst of all patterns of the stride; `state` keeps how far it is."""
+    saved = json.loads(state.read_text()) if state is not None and state.exists() else {}
+    progress = Progress(**saved.get(name, {}))
+    for done, (stop, x) in enumerate(patterns(stride, progress.next)):
+        progress.add(name, x)
+        progress.next = stop
+        if state is not None and done % 100 == 99:
+            state.write_text(json.dumps({**saved, name: asdict(progress)}))
+    if state is not None:
+        state.write_text(json.dumps({**saved, name: asdict(progress)}))
+    return row(name, np.float32(progress.at), progress.worst, progress.count, progress.wrong)
 
 
 def row(name: str, at: np.floating, filtered: float, count: int, wrong: int) -> dict[str, object]:
@@ -98,22 +126,20 @@ def row(name: str, at: np.floating, filtered: float, count: int, wrong: int) -> 
 
 
 def measure_f64(name: str, many: int, exactly: int) -> dict[str, object]:
-    """The worst of stratified samples: NumPy's 80 bits as filter, and mpmath."""
+    """The worst of stratified samples: 80 or 113 bits as filter, and mpmath."""
     case = cases.CASES[name]
     worst, at = 0.0, np.float64(1)
     count = wrong = 0
     strata = len(case.wide or case.ranges) + 2
-    extended = case.extended or (case.double if name in UFUNC else None)
-    if extended is not None:
-        for seed in range(20):
-            x = cases.samples(case, np.dtype("f8"), many // 20 // strata, seed)
-            got, want = cases.compute(name, x), extended(x.astype(np.longdouble))
-            found = cases.ulp_errors(got, want)
-            here = int(np.argmax(found))
-            if found[here] > worst:
-                worst, at = float(found[here]), x[here]
-            wrong += int(cases.disagree(got, want).sum())
-            count += x.size
+    for seed in range(20):
+        x = cases.samples(case, np.dtype("f8"), many // 20 // strata, seed)
+        got = cases.compute(name, x)
+        found, want = wide_errors(name, x, got)
+        here = int(np.argmax(found))
+        if found[here] > worst:
+            worst, at = float(found[here]), x[here]
+        wrong += int(cases.disagree(got, want).sum())
+        count += x.size
     x = cases.samples(case, np.dtype("f8"), exactly // strata, 99)
     x = x[np.isfinite(x)]
     if case.holds is not None:
@@ -126,6 +152,30 @@ def measure_f64(name: str, many: int, exactly: int) -> dict[str, object]:
             if error > worst:
                 worst, at = error, value
     return {**row(name, at, worst, count, wrong), "mpmath": int(x.size)}
+
+
+def wide_errors(name: str, x: np.ndarray, got: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """ULP errors of f64 results, and the values, by NumPy's 80 bits or libquadmath's 113."""
+    case = cases.CASES[name]
+    extended = case.extended or (case.double if name in UFUNC else None)
+    if extended is None:
+        errors, values = np.empty_like(x), np.empty_like(x)
+        pointers = [a.ctypes.data_as(ctypes.c_void_p) for a in (x, got, errors, values)]
+        getattr(quad(), f"quad_{name}")(ctypes.c_long(x.size), *pointers)
+        return errors, values
+    want = extended(x.astype(np.longdouble))
+    return cases.ulp_errors(got, want), want
+
+
+@functools.cache
+def quad() -> ctypes.CDLL:
+    """tools/quad_reference.c, compiled; GCC brings libquadmath."""
+    with tempfile.TemporaryDirectory() as folder:
+        library = Path(folder) / "quad.so"
+        flags = ("-O2", "-shared", "-fPIC", "-lquadmath", "-o", str(library))
+        source = str(ROOT / "tools" / "quad_reference.c")
+        subprocess.run(["gcc", source, *flags], check=True)
+        return ctypes.CDLL(str(library))
 
 
 def measure_pair(name: str, dtype: str, many: int, exactly: int) -> dict[str, object]:
@@ -261,7 +311,7 @@ SPIR-V Instructions): `exp`, `exp2` 3 + 2 abs(x) ULP; `log`, `log2` 3 ULP, from 
 ULP is the unit of the last place of the exact result, of subnormal results the least
 subnormal. The worst `f32` argument was found by a double reference, NumPy's or, where NumPy
 has none, ours, which stands in the table too; the error shown is mpmath's, to 40 digits.
-`f64` was compared with NumPy's 80-bit functions where there are such, and with mpmath.
+`f64` was compared with NumPy's 80-bit functions or libquadmath's 113 bits, and with mpmath.
 Near its zeros between -10 and -2, `lgamma` has a small absolute error only (below 10^-7 and
 2 * 10^-16 where |lgamma| < 1); these arguments are left out. "Arguments" counts bit patterns
 for `f32`: all of them, or every 61st.
@@ -291,22 +341,23 @@ def main() -> None:
     parser.add_argument("names", nargs="*", default=[*cases.CASES, *cases.BINARY])
     parser.add_argument("--all", action="store_true", help="every f32 argument")
     parser.add_argument("--types", default="f32,f64")
+    parser.add_argument("--state", type=Path, help="where a run keeps how far it is")
     parser.add_argument("--render", action="store_true", help="only write the page")
     options = parser.parse_args()
     np.seterr(all="ignore")
     for name in [] if options.render else options.names:
         started = time.monotonic()
         for kind in options.types.split(","):
-            keep(name, kind, measure(name, kind, 1 if options.all else STRIDE))
+            keep(name, kind, measure(name, kind, 1 if options.all else STRIDE, options.state))
         print(name, kept().get(name), f"{time.monotonic() - started:.0f} s", flush=True)
     PAGE.write_text(render(kept()))
 
 
-def measure(name: str, kind: str, stride: int) -> dict[str, object]:
+def measure(name: str, kind: str, stride: int, state: Path | None) -> dict[str, object]:
     """One function's row for one type."""
     if name in cases.BINARY:
         return measure_pair(name, kind.replace("f32", "f4").replace("f64", "f8"), 10**7, 10**5)
-    return measure_f32(name, stride) if kind == "f32" else measure_f64(name, 10**7, 10**5)
+    return measure_f32(name, stride, state) if kind == "f32" else measure_f64(name, 10**7, 10**5)
 
 
 def kept() -> dict[str, dict[str, dict[str, object]]]:
