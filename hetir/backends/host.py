@@ -8,7 +8,7 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
-VERSION = 3
+VERSION = 4
 """Of the code that this backend writes, part of every key."""
 
 _FLAGS = ("flags", "Features", "model name", "CPU part")

@@ -29,10 +29,10 @@ def checked(kernel: Kernel, arguments: list[Any], grid: Dim3, workgroup: Dim3) -
         raise AssertionError(str(report))
 
 
-def on_cpu(*, optimise: int = 3, simplified: bool = True, lanes: int = 0) -> Runner:
+def on_cpu(*, optimise: int = 3, simplified: bool = True, lanes: int | None = 0) -> Runner:
     """A runner that compiles for this machine's CPU at one of LLVM's levels.
 
-    `lanes` work-items run as one vector, 0 for one at a time.
+    `lanes` work-items run as one vector, 0 for one at a time, None as the backend chooses.
     """
 
     def run(kernel: Kernel, arguments: list[Any], grid: Dim3, workgroup: Dim3) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from hetir import compiler, library, runtime, testing
+from hetir.backends import cpu
 from hetir.backends.cpu import compile_kernel
 from hetir.ir.text import parse_kernel, print_kernel
 from hetir.passes.simplify import simplify
@@ -31,14 +32,17 @@ def run_at(name, lanes):
 @pytest.mark.parametrize("name", library.NAMES)
 def test_library_kernels_give_the_same_bits_at_every_width(name):
     one = run_at(name, 0)
-    for lanes in (4, 16):
+    for lanes in (4, 16, None):
         assert run_at(name, lanes) == one, lanes
 
 
-@pytest.mark.parametrize("lanes", [1, 2, 4, 8, 16, 32])
-def test_generated_kernels_agree_at_every_width(lanes):
+@pytest.mark.parametrize("lanes", [1, 2, 4, 8, 16, 32, 64, None])
+def test_generated_kernels_agree_at_every_width(lanes, monkeypatch):
+    """None lets the backend choose for each leaf; from 2 up, as few groups are wide."""
+    monkeypatch.setattr(cpu, "vector_lanes", lambda _: 2)
     fresh = COUNT // 10
-    fixed = range(lanes * 1000, lanes * 1000 + COUNT - fresh)
+    first = (lanes or 100) * 1000
+    fixed = range(first, first + COUNT - fresh)
     for seed in (*fixed, *range(FRESH, FRESH + fresh)):
         case = testing.generate(random.Random(seed).randrange)
         runner = testing.on_cpu(optimise=3 if seed % 8 == 0 else 0, lanes=lanes)
@@ -160,7 +164,19 @@ def test_an_index_that_wraps_compares_as_it_wraps(lanes, limit):
     assert x.tolist() == [s < limit for s in sums]
 
 
-SHAPES = [(1, 1, 1), (3, 1, 1), (33, 1, 1), (5, 3, 1), (4, 4, 2), (16, 3, 1), (1, 64, 1), (7, 1, 9)]
+SHAPES = [
+    (1, 1, 1),
+    (3, 1, 1),
+    (33, 1, 1),
+    (100, 1, 1),
+    (128, 1, 1),
+    (64, 3, 1),
+    (5, 3, 1),
+    (4, 4, 2),
+    (16, 3, 1),
+    (1, 64, 1),
+    (7, 1, 9),
+]
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -192,7 +208,7 @@ def test_ids_in_groups_of_every_shape(shape):
     want = np.stack(
         [i % shape[0], i // shape[0] % shape[1], i // (shape[0] * shape[1]), i % 32], axis=1
     )
-    for lanes in (0, 4, 8, 16):
+    for lanes in (0, 4, 8, 16, None):
         x = np.full((count, 4), -1, np.int64)
         run_text(text, [x], shape, lanes)
         assert (x == want).all(), lanes

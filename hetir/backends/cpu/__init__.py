@@ -81,13 +81,20 @@ def _emitter(
 ) -> Emitter:
     program = schedule(lowered)
     layout = layout_of(lowered)
-    if lanes is None:
-        lanes = vector_lanes(target)
+    chosen = lanes is None
+    lanes = vector_lanes(target) if lanes is None else lanes
     width = lowered.options.width if program.has_subgroups else lanes
     lanes = min(lanes, width) if workgroup and prod(workgroup) > lanes // 2 else 0
     lanes = lanes if lanes > 1 else 0
     return Emitter(
-        lowered, program, layout, target, workgroup=workgroup, disjoint=disjoint, lanes=lanes
+        lowered,
+        program,
+        layout,
+        target,
+        workgroup=workgroup,
+        disjoint=disjoint,
+        lanes=lanes,
+        register_bytes=register_bytes(target) if chosen else 0,
     )
 
 
@@ -95,6 +102,12 @@ def vector_lanes(target: Target) -> int:
     """How many work-items fill a vector of 32-bit values twice over at most."""
     features = target.features
     return 16 if "avx512f" in features else 8 if "avx2" in features else 4
+
+
+def register_bytes(target: Target) -> int:
+    """The bytes of all vector registers together."""
+    features = target.features
+    return 2048 if "avx512f" in features else 512 if features & {"avx2", "neon"} else 256
 
 
 def disassemble(artifact: Artifact) -> str:

@@ -12,6 +12,7 @@ from hetir.backends.cpu.frame import Workgroup
 from hetir.backends.cpu.items import Item, ItemEmitter
 from hetir.backends.cpu.lanes import Rep
 from hetir.backends.cpu.masked import MaskedLeaf
+from hetir.backends.cpu.pressure import Shape, widths
 from hetir.backends.cpu.program import (
     Control,
     Exchange,
@@ -62,17 +63,25 @@ class Emitter(ItemEmitter):
         workgroup: Workgroup | None,
         disjoint: bool,
         lanes: int = 0,
+        register_bytes: int = 0,
     ) -> None:
-        super().__init__(
-            kernel, schedule, layout, target, workgroup=workgroup, disjoint=disjoint, lanes=lanes
-        )
-        self.exact = frozenset(magnitudes(kernel)) | addressing(kernel)
-        self.positive = positive(kernel)
         self._definitions = definitions(kernel.body)
         rows = bool(workgroup and lanes and workgroup[0] % lanes == 0)
         self.known = uniformity(kernel, scope="row" if rows else "workgroup", lockstep=True)
+        self._widths = widths(
+            schedule,
+            Shape(workgroup or (1, 1, 1), lanes, kernel.options.width, register_bytes),
+            self.known,
+            self._definitions,
+        )
+        widest = max(self._widths.values(), default=lanes)
+        super().__init__(
+            kernel, schedule, layout, target, workgroup=workgroup, disjoint=disjoint, lanes=widest
+        )
+        self.exact = frozenset(magnitudes(kernel)) | addressing(kernel)
+        self.positive = positive(kernel)
         self.divergence = divergence(kernel.body, self.known)
-        self._vector = MaskedLeaf(self, lanes) if lanes else None
+        self._lanes = lanes
         self._first = "0"
         self._returns: list[str] = []
         self._exits: list[tuple[str, str]] = []
@@ -81,15 +90,15 @@ class Emitter(ItemEmitter):
     @property
     def vectors(self) -> bool:
         """Whether work-items run as vectors."""
-        return self._vector is not None
+        return bool(self._lanes)
 
     @property
     def item_bytes(self) -> int:
         """Context bytes a work-item; the last vector is whole even where items are missing."""
-        if self._vector is None or not self.frame.workgroup:
+        if not self._lanes or not self.frame.workgroup:
             return self.plan.item_bytes
         items = prod(self.frame.workgroup)
-        whole = -(-items // self._vector.width) * self._vector.width
+        whole = -(-items // self.frame.lanes) * self.frame.lanes
         return -(-self.plan.item_bytes * whole // items)
 
     # ---- the function ----------------------------------------------------------------
@@ -348,7 +357,9 @@ class Emitter(ItemEmitter):
         code, frame, width = self.code, self.frame, vector.width
         sx, sy = int(frame.group_size(0)), int(frame.group_size(1))
         items = vector.spread(Rep("line", linear, 1), I64)
-        if sx % width == 0:
+        if sx == prod(frame.workgroup or ()):
+            x, y, z = Rep("line", linear, 1), Rep("same", "0"), Rep("same", "0")
+        elif sx % width == 0:
             x = Rep("line", code.add(f"urem i64 {linear}, {sx}"), 1)
             row = code.add(f"udiv i64 {linear}, {sx}")
             y = Rep("same", code.add(f"urem i64 {row}, {sy}"))
@@ -367,8 +378,8 @@ class Emitter(ItemEmitter):
 
     def _leaf(self, leaf: Leaf) -> None:
         """Run a leaf for every item of the level."""
-        if self._vector is not None:
-            self._vectors(self._vector, leaf)
+        if self._lanes:
+            self._vectors(MaskedLeaf(self, self._widths[id(leaf)]), leaf)
             self.item = Item(self._first, None)
             return
         code, frame = self.code, self.frame

@@ -1,0 +1,187 @@
+"""How many work-items a leaf runs as one vector: as many as the registers hold the values of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from hetir.backends.cpu.program import Control, Leaf, Node, Schedule, Subgroups
+from hetir.ir import ops
+from hetir.ir.core import Operation, Region, Value, walk
+from hetir.ir.types import BOOL, I64, RefType, Scalar
+from hetir.passes.regions import number
+from hetir.passes.uniformity import Uniformity
+
+_IDS = (ops.LOCAL_ID, ops.GLOBAL_ID, ops.LANE_ID)
+_ACCESSES = (ops.LOAD, ops.STORE)
+_POINTER_BYTES = 8
+_MOST_LANES = 64  # a mask is an integer
+_ONE_BY_ONE = (
+    *(ops.ATOMIC_LOAD, ops.ATOMIC_STORE, ops.ATOMIC_RMW, ops.ATOMIC_CAS),
+    *(ops.PRINT, ops.ASSERT, ops.OUT_OF_BOUNDS),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A workgroup, the lanes that fill a register, a subgroup, and all vector registers.
+
+    Without `register_bytes` every leaf has `lanes`.
+    """
+
+    workgroup: tuple[int, int, int]
+    lanes: int
+    subgroup: int
+    register_bytes: int
+
+
+def widths(
+    schedule: Schedule, shape: Shape, known: Uniformity, definitions: Mapping[Value, Operation]
+) -> dict[int, int]:
+    """The lanes of each leaf, by its id.
+
+    Several registers side by side hide the latency of what depends on itself from turn to
+    turn. Leaves that share a private array, whose layout depends on the lanes, have equal
+    lanes.
+    """
+    found: dict[int, int] = {}
+    for leaf, most in _leaves(schedule.nodes, _MOST_LANES, shape.subgroup):
+        found[id(leaf)] = shape.lanes
+        if shape.register_bytes and not any(
+            op.spec in _ONE_BY_ONE for op in walk(Region((), tuple(leaf.ops)))
+        ):
+            need = max(1, Pressure(known, definitions).leaf(leaf))
+            found[id(leaf)] = _lanes(shape, min(most, (shape.register_bytes - 1) // need))
+    if schedule.private:
+        found = dict.fromkeys(found, min(found.values(), default=0))
+    return found
+
+
+def _leaves(nodes: Sequence[Node], most: int, subgroup: int) -> Iterator[tuple[Leaf, int]]:
+    """All leaves, each with the most lanes that its level allows."""
+    for node in nodes:
+        match node:
+            case Leaf():
+                yield node, most
+            case Subgroups(nodes=inner):
+                yield from _leaves(inner, min(most, subgroup), subgroup)
+            case Control(regions=regions):
+                for region in regions:
+                    yield from _leaves(region, most, subgroup)
+            case _:
+                pass
+
+
+def _lanes(shape: Shape, most: int) -> int:
+    """The most lanes that divide a row of work-items."""
+    x, lanes = shape.workgroup[0], shape.lanes
+    while lanes and 2 * lanes <= most and x % (2 * lanes) == 0:
+        lanes *= 2
+    return lanes
+
+
+@dataclass(slots=True)
+class Pressure:
+    """The most bytes a lane that a leaf's values take at one point.
+
+    What is alike in all lanes, and indices that grow by a fixed step from lane to lane, are
+    scalars and count nothing. It is an estimate: LLVM orders the code anew.
+    """
+
+    known: Uniformity
+    definitions: Mapping[Value, Operation]
+    most: int = 0
+    lines: set[Value] = field(default_factory=set[Value])
+
+    def leaf(self, leaf: Leaf) -> int:
+        """The answer for one leaf."""
+        body = (*leaf.again, *leaf.ops)
+        self._forward(body)
+        self._backward(body, set())
+        return self.most
+
+    # ---- which values are lines ----------------------------------------------------------
+
+    def _forward(self, body: Iterable[Operation]) -> None:
+        for op in body:
+            if op.spec in (ops.FOR, ops.LOOP):
+                args = op.regions[0].args
+                self._like(args, op.operands[:1] + op.operands[3:], counted=op.spec is ops.FOR)
+            for region in op.regions:
+                self._forward(region.body)
+            if len(op.results) == 1 and not op.regions and self._line(op):
+                self.lines.add(op.result)
+
+    def _like(self, args: Sequence[Value], first: Sequence[Value], *, counted: bool) -> None:
+        """What a loop carries is a line where it starts as one."""
+        if counted:
+            self.lines.update(a for a, f in zip(args, first, strict=True) if f in self.lines)
+
+    def _line(self, op: Operation) -> bool:
+        if op.spec in _IDS:
+            return op.attrs.get("axis", 0) == 0
+        if op.result.type != I64:
+            return False
+        some = any(v in self.lines for v in op.operands)
+        if not some or any(self._wide(v) for v in op.operands):
+            return False
+        if op.spec is ops.MUL:
+            return any(number(self.definitions.get(v)) is not None for v in op.operands)
+        return op.spec in (ops.ADD, ops.SUB, ops.CAST)
+
+    def _wide(self, value: Value) -> bool:
+        """Whether a value takes vector registers."""
+        return (
+            self.known.varying(value)
+            and value not in self.lines
+            and not isinstance(value.type, RefType)
+        )
+
+    # ---- what is live --------------------------------------------------------------------
+
+    def _bytes(self, values: Iterable[Value]) -> int:
+        return sum(
+            max(4, v.type.bytes)
+            for v in values
+            if self._wide(v) and isinstance(v.type, Scalar) and v.type != BOOL
+        )
+
+    def _backward(self, body: Sequence[Operation], live: set[Value]) -> None:
+        """`live` holds what is needed after the body, then what is needed before it."""
+        for op in reversed(body):
+            if op.regions:
+                self._structured(op, live)
+            transient = 0
+            if op.spec in _ACCESSES and self._wide(op.operands[1]):
+                transient = _POINTER_BYTES
+            self.most = max(self.most, self._bytes({*live, *op.results}) + transient)
+            live.difference_update(op.results)
+            live.update(op.operands)
+            self.most = max(self.most, self._bytes(live) + transient)
+
+    def _structured(self, op: Operation, live: set[Value]) -> None:
+        before: set[Value] = set()
+        for region in op.regions:
+            around = live - set(op.results)
+            if op.spec is not ops.IF:
+                around |= _outer(region)
+            self._backward(region.body, around)
+            before |= around - set(region.args)
+        live |= before
+
+
+def _outer(region: Region) -> set[Value]:
+    """The values from outside that a region reads: a loop keeps them to its end."""
+    made: set[Value] = set()
+    used: set[Value] = set()
+    _collect(region, made, used)
+    return used - made
+
+
+def _collect(region: Region, made: set[Value], used: set[Value]) -> None:
+    made.update(region.args)
+    for op in region.body:
+        used.update(op.operands)
+        made.update(op.results)
+        for inner in op.regions:
+            _collect(inner, made, used)
