@@ -1,0 +1,641 @@
+"""Lowers safe points to plain hetIR: code that stops when it is asked to, and code that resumes.
+
+Both kinds take hidden arrays after the kernel's own parameters, so that every backend runs them as
+it runs any kernel. A workgroup decides once whether it stops: its first work-item asks the control
+words and tells the others through a shared flag across the barrier that is there anyway. The flag
+is double-buffered: a work-item may still be reading the last decision while the next is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+
+from hetir.ir import ops
+from hetir.ir.build import Builder
+from hetir.ir.core import Kernel, Operation, Param, Region, Value
+from hetir.ir.ops import Spec
+from hetir.ir.types import BOOL, I32, I64, ArrayType, Scalar, static_array
+from hetir.passes.regions import LOOPS
+from hetir.passes.safe_points import Plan, SafePoint, Slot, elements, recomputable
+
+NUMBER_BITS = 16
+"""Low bits of a status: the safe point. Above them the ticket, the place in the saved state."""
+DONE = -1
+NOT_STARTED = 0
+
+
+class Control(IntEnum):
+    """The words of the control array (i32)."""
+
+    STOP = 0
+    PASSED = 1
+    LIMIT = 2
+    CAPACITY = 3
+    TICKETS = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hidden:
+    """The hidden parameters, in order: their names and array types.
+
+    `control` holds `Control`'s words; `status` one i64 a workgroup, written where it stops;
+    `saved` one array a type of slot; with `resume`, `before` and `restored` are the status and the
+    state that the launch goes on from.
+    """
+
+    names: tuple[str, ...]
+    types: tuple[ArrayType, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resumable:
+    """What to lower to.
+
+    `resume`: workgroups go on from a saved state. `counts`: stop after a number of safe points
+    (`Control.LIMIT`) instead of by the stop word. `initialise`: give shared and private arrays
+    zeros first, for a checker that refuses to copy what was never written.
+    """
+
+    resume: bool = False
+    counts: bool = False
+    initialise: bool = False
+
+    def run(self, plan: Plan) -> Kernel:
+        """The kernel with hidden parameters appended and no `safe_point` left."""
+        return _Lowering(plan, self).kernel()
+
+    def hidden(self, plan: Plan) -> Hidden:
+        """The parameters that `run` appends."""
+        state = [(f"saved_{t}", ArrayType(t, 1)) for t in plan.types]
+        rows = [("control", ArrayType(I32, 1)), ("status", ArrayType(I64, 1)), *state]
+        if self.resume:
+            rows.append(("before", ArrayType(I64, 1)))
+            rows += [(f"restored_{t}", ArrayType(t, 1)) for t in plan.types]
+        names, types = zip(*rows, strict=True)
+        return Hidden(names=names, types=types)
+
+
+@dataclass(slots=True)
+class _State:
+    """What is threaded through the structure: which flag is next, where a workgroup goes on."""
+
+    phase: Value
+    target: Value | None
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        return (self.phase,) if self.target is None else (self.phase, self.target)
+
+
+class _Emit(Builder):
+    """A builder with the few shapes that this pass writes."""
+
+    def number(self, value: int) -> Value:
+        return self.const(I64, value)
+
+    def when(self, cond: Value, then: Callable[[_Emit], None]) -> None:
+        """`if cond: then`."""
+        self.choose(cond, then, lambda _: None)
+
+    def choose(
+        self,
+        cond: Value,
+        then: Callable[[_Emit], Sequence[Value] | None],
+        other: Callable[[_Emit], Sequence[Value] | None],
+    ) -> tuple[Value, ...]:
+        """An `if` with results."""
+        regions: list[Region] = []
+        kinds: list[ops.Type] = []
+        for write in (then, other):
+            inner = _Emit(self.loc)
+            values = tuple(write(inner) or ())
+            if not inner.body or not inner.body[-1].spec.terminator:
+                inner.emit(ops.YIELD, *values)
+                kinds = [v.type for v in values]
+            regions.append(inner.region())
+        return self.emit(ops.IF, cond, types=kinds, regions=tuple(regions)).results
+
+    def count(
+        self, start: Value, stop: Value, step: Value, body: Callable[[_Emit, Value], None]
+    ) -> None:
+        """`for i in range(start, stop, step): body`."""
+        index, inner = Value(I64), _Emit(self.loc)
+        body(inner, index)
+        inner.emit(ops.YIELD)
+        self.emit(ops.FOR, start, stop, step, types=(), regions=(inner.region(index),))
+
+
+_Writer = Callable[[Operation, _State, _Emit, Operation | None], tuple[Value, ...]]
+
+
+@dataclass(slots=True)
+class _Names:
+    """Values that all of the kernel sees: hidden parameters, ids, the shared flags."""
+
+    control: Value
+    status: Value
+    saved: Mapping[Scalar, Value]
+    restored: Mapping[Scalar, Value] = field(default_factory=dict[Scalar, Value])
+    group: Value = field(init=False)
+    local: Value = field(init=False)
+    items: Value = field(init=False)
+    first: Value = field(init=False)
+    flags: Value = field(init=False)
+    ticket: Value = field(init=False)
+    start: Value = field(init=False)
+
+
+class _Lowering:
+    def __init__(self, plan: Plan, kind: Resumable) -> None:
+        self.plan = plan
+        self.kind = kind
+        self.again = recomputable(plan.kernel)
+        self.env: dict[Value, Value] = {}
+        hidden = kind.hidden(plan)
+        self.values = [Value(t, n) for n, t in zip(hidden.names, hidden.types, strict=True)]
+        count = len(plan.types)
+        self.at = _Names(
+            self.values[0],
+            self.values[1],
+            dict(zip(plan.types, self.values[2 : 2 + count], strict=True)),
+        )
+        self.before = None
+        if kind.resume:
+            self.before = self.values[2 + count]
+            self.at.restored = dict(zip(plan.types, self.values[3 + count :], strict=True))
+        self.numbers: dict[Operation, tuple[int, int]] = {}
+        self._number(plan.kernel.body)
+
+    # ---- the whole kernel ------------------------------------------------------------------
+
+    def kernel(self) -> Kernel:
+        kernel = self.plan.kernel
+        python = 1 + max((int(p.source[0]) for p in kernel.params), default=-1)
+        extra = tuple(Param(v, (python + i,)) for i, v in enumerate(self.values))
+        out = _Emit(kernel.loc)
+        state = self.entry(out)
+        self.body(kernel.body, state, out, None)
+        return replace(kernel, params=(*kernel.params, *extra), body=out.region())
+
+    def entry(self, out: _Emit) -> _State:
+        """Ids, the shared flags, where to go on, and the safe point before the first op."""
+        at = self.at
+        sizes = [out.value(ops.GROUP_SIZE, axis=a) for a in range(3)]
+        at.group = self._linear(
+            out, ops.GROUP_ID, [out.value(ops.NUM_GROUPS, axis=a) for a in (0, 1)]
+        )
+        at.local = self._linear(out, ops.LOCAL_ID, sizes[:2])
+        at.items = out.value(ops.MUL, out.value(ops.MUL, sizes[0], sizes[1]), sizes[2])
+        at.first = out.value(ops.EQ, at.local, out.number(0))
+        at.flags = out.value(ops.ALLOC, type=static_array(I32, (2,), "shared"))
+        at.ticket = out.value(ops.ALLOC, type=static_array(I32, (1,), "shared"))
+        state = _State(out.number(0), None)
+        if self.before is not None:
+            word = out.value(ops.LOAD, self.before, at.group)
+            done = out.value(ops.EQ, word, out.number(DONE))
+            out.when(done, lambda o: o.emit(ops.RETURN) and None)
+            at.start = out.value(ops.SHR, word, out.number(NUMBER_BITS))
+            mask = out.number((1 << NUMBER_BITS) - 1)
+            state.target = out.value(ops.AND, word, mask)
+        self.begin(state, out)
+        return state
+
+    @staticmethod
+    def _linear(out: _Emit, spec: Spec, sizes: Sequence[Value]) -> Value:
+        x, y, z = (out.value(spec, axis=a) for a in range(3))
+        rows = out.value(ops.ADD, out.value(ops.MUL, z, sizes[1]), y)
+        return out.value(ops.ADD, out.value(ops.MUL, rows, sizes[0]), x)
+
+    def begin(self, state: _State, out: _Emit) -> None:
+        """The safe point of every kernel: before a workgroup starts, or starts again."""
+
+        def stop(o: _Emit) -> None:
+            o.when(self.at.first, lambda i: self.publish(i, i.number(NOT_STARTED)))
+            o.emit(ops.RETURN)
+
+        def ask(o: _Emit) -> None:
+            self.poll(state, o)
+            o.emit(ops.BARRIER, attrs={"scope": "workgroup"})
+            o.when(self.told(state, o), stop)
+
+        if state.target is None:
+            ask(out)
+        else:  # a workgroup that goes on from a saved state stops behind it at the earliest
+            out.when(out.value(ops.EQ, state.target, out.number(0)), ask)
+        state.phase = out.number(1)
+
+    # ---- the decision ----------------------------------------------------------------------
+
+    def poll(self, state: _State, out: _Emit) -> None:
+        """The first work-item reads whether to stop and writes the flag of this phase."""
+        control = self.at.control
+        order = {"order": "relaxed", "scope": "device"}
+
+        def ask(o: _Emit) -> None:
+            if self.kind.counts:
+                place, one = o.number(Control.PASSED), o.const(I32, 1)
+                attrs = {"kind": "add", **order}
+                passed = o.emit(ops.ATOMIC_RMW, control, place, one, attrs=attrs).result
+                limit = o.value(ops.LOAD, control, o.number(Control.LIMIT))
+                stop = o.value(ops.CAST, o.value(ops.GE, passed, limit), to=I32)
+            else:
+                place = o.number(Control.STOP)
+                stop = o.emit(ops.ATOMIC_LOAD, control, place, attrs=order).result
+            o.emit(ops.STORE, self.at.flags, state.phase, stop)
+
+        out.when(self.at.first, ask)
+
+    def told(self, state: _State, out: _Emit) -> Value:
+        flag = out.value(ops.LOAD, self.at.flags, state.phase)
+        return out.value(ops.NE, flag, out.const(I32, 0))
+
+    def publish(self, out: _Emit, word: Value) -> None:
+        attrs = {"order": "release", "scope": "device"}
+        out.emit(ops.ATOMIC_STORE, self.at.status, self.at.group, word, attrs=attrs)
+
+    # ---- structure -------------------------------------------------------------------------
+
+    def _number(self, region: Region) -> tuple[int, int] | None:
+        """The first and last safe point inside each op, by number."""
+        found: list[tuple[int, int]] = []
+        for op in region.body:
+            if op in self.plan.by_op:
+                number = self.plan.by_op[op].number
+                self.numbers[op] = (number, number)
+            else:
+                inner = [n for r in op.regions if (n := self._number(r))]
+                if inner:
+                    self.numbers[op] = (inner[0][0], inner[-1][1])
+            if op in self.numbers:
+                found.append(self.numbers[op])
+        return (found[0][0], found[-1][1]) if found else None
+
+    def region(
+        self,
+        body: Sequence[Operation],
+        ends: Sequence[Value],
+        state: _State,
+        out: _Emit,
+        loop: Operation | None,
+    ) -> None:
+        """Write ops of a region, `ends` the operands of its terminator.
+
+        `loop` is the innermost loop around that carries the state.
+        """
+        last = max((self.numbers[op][1] for op in body if op in self.numbers), default=0)
+        start = 0
+        passed = 0
+        while start < len(body):
+            stop = start
+            while stop < len(body) and body[stop] not in self.numbers:
+                stop += 1
+            special = body[stop] if stop < len(body) else None
+            point = self.plan.by_op.get(special) if special is not None else None
+            segment = body[start:stop]
+            own = bool(point and segment and self._waits(segment[-1]))
+            if own:
+                segment = segment[:-1]
+            guarded = state.target is not None and last > passed
+            used = _used(body[start + len(segment) :]).union(ends)
+            self.segment(segment, used, state, out, loop, guarded, passed)
+            if special is not None:
+                passed = self.numbers[special][1]
+                skips = state.target is not None and last > passed
+                write = self.stop_here if point is not None else self.structure
+                self.skipping(special, write, passed if skips else None, state, out, loop)
+            start = stop + 1
+
+    @staticmethod
+    def _waits(op: Operation) -> bool:
+        return op.spec is ops.BARRIER and op.attrs["scope"] == "workgroup"
+
+    def skipping(
+        self,
+        op: Operation,
+        write: _Writer,
+        passed: int | None,
+        state: _State,
+        out: _Emit,
+        loop: Operation | None,
+    ) -> None:
+        """Write an op with `write`, or go past it where the workgroup goes on behind `passed`."""
+        results = op.results if op.spec is not ops.SAFE_POINT else ()
+        if passed is None:
+            made = write(op, state, out, loop)
+            self.env.update(zip(results, made, strict=True))
+            return
+        assert state.target is not None
+        before = _State(state.phase, state.target)
+
+        def run(o: _Emit) -> tuple[Value, ...]:
+            inner = _State(before.phase, before.target)
+            made = write(op, inner, o, loop)
+            return (*inner.values, *made)
+
+        def skip(o: _Emit) -> tuple[Value, ...]:
+            return (*before.values, *(self.restored(v, o) for v in results))
+
+        runs = out.value(ops.LE, state.target, out.number(passed))
+        state.phase, state.target, *values = out.choose(runs, run, skip)
+        self.env.update(zip(results, values, strict=True))
+
+    def segment(
+        self,
+        segment: Sequence[Operation],
+        used: set[Value],
+        state: _State,
+        out: _Emit,
+        loop: Operation | None,
+        guarded: bool,
+        passed: int,
+    ) -> None:
+        """Ops without safe points, in an `if` where a workgroup may go on behind them.
+
+        `used` is what later ops use.
+        """
+        bound = [op for op in segment if guarded and not self._free(op)]
+        for op in segment:
+            if op not in bound:
+                self.copy(op, state, out, loop)
+        if not bound:
+            return
+        assert state.target is not None
+        outs = [v for op in bound for v in op.results if isinstance(v.type, Scalar) and v in used]
+        kept = dict(self.env)
+
+        def run(o: _Emit) -> tuple[Value, ...]:
+            for op in bound:
+                self.copy(op, state, o, loop)
+            return tuple(self.env[v] for v in outs)
+
+        runs = out.value(ops.LE, state.target, out.number(passed))
+        values = out.choose(runs, run, lambda o: [self.restored(v, o) for v in outs])
+        self.env = kept
+        self.env.update(zip(outs, values, strict=True))
+        for op in bound:
+            if op.spec in (ops.VIEW, ops.SELECT) and not isinstance(op.result.type, Scalar):
+                self.copy(op, state, out, loop)  # an array is not restored but made again
+
+    def _free(self, op: Operation) -> bool:
+        """Whether the op runs in any case: it follows from ids and parameters, or makes storage."""
+        if op.spec is ops.ALLOC:
+            return True
+        return bool(op.results) and self.again.issuperset(op.results)
+
+    def restored(self, value: Value, out: _Emit) -> Value:
+        """A scalar from the saved state, or zero where no safe point needs it."""
+        slot = self.plan.slots.get(value)
+        if slot is None:
+            assert isinstance(value.type, Scalar)
+            return out.const(value.type, 0)
+        return out.value(
+            ops.LOAD, self.at.restored[slot.element], self.index(slot, self.at.start, out)
+        )
+
+    # ---- ops -------------------------------------------------------------------------------
+
+    def copy(self, op: Operation, state: _State, out: _Emit, loop: Operation | None) -> None:
+        """One op without safe points, its exits carrying the state of the loop around."""
+        out.body.append(self._copied(op, state, loop))
+        if self.kind.initialise and op.spec is ops.ALLOC and op.result in self.plan.slots:
+            self.clear(op.result, out)
+
+    def _copied(self, op: Operation, state: _State, loop: Operation | None) -> Operation:
+        operands = tuple(self.env.get(v, v) for v in op.operands)
+        results = tuple(Value(v.type, v.name) for v in op.results)
+        inside = None if op.spec in LOOPS else loop
+        regions = tuple(self._copied_region(r, state, inside) for r in op.regions)
+        self.env.update(zip(op.results, results, strict=True))
+        if loop is not None and op.spec in (ops.BREAK, ops.CONTINUE):
+            operands += state.values
+        return replace(op, operands=operands, results=results, regions=regions)
+
+    def _copied_region(self, region: Region, state: _State, loop: Operation | None) -> Region:
+        args = tuple(Value(v.type, v.name) for v in region.args)
+        self.env.update(zip(region.args, args, strict=True))
+        return Region(args, tuple([self._copied(op, state, loop) for op in region.body]))
+
+    def structure(
+        self, op: Operation, state: _State, out: _Emit, loop: Operation | None
+    ) -> tuple[Value, ...]:
+        """An `if` or a loop with safe points inside; gives its results, less the state."""
+        write = self.branch if op.spec is ops.IF else self.loop
+        results = write(op, state, out, loop)
+        count = len(state.values)
+        new = results[len(results) - count :]
+        state.phase = new[0]
+        state.target = new[1] if count == 2 else None
+        return results[: len(results) - count]
+
+    def inside(self, op: Operation, state: _State, out: _Emit) -> Value | None:
+        """Whether the workgroup goes on from a safe point inside the op."""
+        if state.target is None:
+            return None
+        first, last = self.numbers[op]
+        low = out.value(ops.GE, state.target, out.number(first))
+        return out.value(ops.AND, low, out.value(ops.LE, state.target, out.number(last)))
+
+    def branch(
+        self, op: Operation, state: _State, out: _Emit, loop: Operation | None
+    ) -> tuple[Value, ...]:
+        cond = self.env.get(op.operands[0], op.operands[0])
+        for side, region in enumerate(op.regions):
+            held = [self.numbers[o] for o in region.body if o in self.numbers]
+            if held and state.target is not None:
+                low = out.value(ops.GE, state.target, out.number(held[0][0]))
+                high = out.value(ops.LE, state.target, out.number(held[-1][1]))
+                within = out.value(ops.AND, low, high)
+                cond = out.value(ops.SELECT, within, out.const(BOOL, side == 0), cond)
+        regions: list[Region] = []
+        for region in op.regions:
+            inner, now = _Emit(op.loc), _State(state.phase, state.target)
+            self.body(region, now, inner, loop)
+            regions.append(inner.region())
+        kinds = [v.type for v in (*op.results, *state.values)]
+        return out.emit(ops.IF, cond, types=kinds, regions=tuple(regions), loc=op.loc).results
+
+    def body(self, region: Region, state: _State, out: _Emit, loop: Operation | None) -> None:
+        """A whole region; a `yield` at its end gains the state."""
+        last = region.terminator
+        self.region(region.body[:-1], last.operands, state, out, loop)
+        made = self._copied(last, state, loop)
+        if last.spec is ops.YIELD:
+            made = replace(made, operands=(*made.operands, *state.values))
+        out.body.append(made)
+
+    def loop(
+        self, op: Operation, state: _State, out: _Emit, _: Operation | None
+    ) -> tuple[Value, ...]:
+        (region,) = op.regions
+        operands = [self.env.get(v, v) for v in op.operands]
+        heads = ([0] if op.spec is ops.FOR else []) + list(
+            range(3 if op.spec is ops.FOR else 0, len(operands))
+        )
+        within = self.inside(op, state, out)
+        args = region.args
+        if within is not None:
+            chosen = [i for i, a in zip(heads, args, strict=True) if a in self.plan.slots]
+            slots = [a for a in args if a in self.plan.slots]
+            values = out.choose(
+                within,
+                lambda o: [self.restored(a, o) for a in slots],
+                lambda _: [operands[i] for i in chosen],
+            )
+            for index, value in zip(chosen, values, strict=True):
+                operands[index] = value
+        new = tuple(Value(v.type, v.name) for v in args)
+        self.env.update(zip(args, new, strict=True))
+        carried = tuple(Value(v.type) for v in state.values)
+        inner, now = _Emit(op.loc), _State(carried[0], carried[1] if len(carried) == 2 else None)
+        self.body(region, now, inner, op)
+        kinds = [v.type for v in (*op.results, *carried)]
+        return out.emit(
+            op.spec,
+            *operands,
+            *state.values,
+            attrs=op.attrs,
+            types=kinds,
+            regions=(inner.region(*new, *carried),),
+            loc=op.loc,
+        ).results
+
+    # ---- a safe point ----------------------------------------------------------------------
+
+    def stop_here(
+        self, op: Operation, state: _State, out: _Emit, _: Operation | None
+    ) -> tuple[Value, ...]:
+        """Ask, wait, and stop if told to; or arrive here from a saved state."""
+        point = self.plan.by_op[op]
+
+        def ask(o: _Emit) -> None:
+            self.poll(state, o)
+            o.emit(ops.BARRIER, attrs={"scope": "workgroup"}, loc=point.op.loc)
+            o.when(self.told(state, o), lambda i: self.save(point, i))
+
+        if state.target is None:
+            ask(out)
+        else:
+            arriving = out.value(ops.EQ, state.target, out.number(point.number))
+            out.choose(arriving, lambda o: self.arrive(point, o), ask)
+            state.target = out.number(0)
+        state.phase = out.value(ops.XOR, state.phase, out.number(1))
+        held = tuple(self.env.get(v, v) for v in point.op.operands)
+        self.env.update(zip(point.op.results, held, strict=True))
+        return ()
+
+    def save(self, point: SafePoint, out: _Emit) -> None:
+        """Take a place in the state, write what is live there, then the status; and return."""
+        at = self.at
+
+        def take(o: _Emit) -> None:
+            attrs = {"kind": "add", "order": "relaxed", "scope": "device"}
+            place, one = o.number(Control.TICKETS), o.const(I32, 1)
+            old = o.emit(ops.ATOMIC_RMW, at.control, place, one, attrs=attrs).result
+            o.emit(ops.STORE, at.ticket, o.number(0), old)
+
+        out.when(at.first, take)
+        out.emit(ops.BARRIER, attrs={"scope": "workgroup"})
+        ticket = out.value(ops.LOAD, at.ticket, out.number(0))
+        room = out.value(ops.LOAD, at.control, out.number(Control.CAPACITY))
+        wide = out.value(ops.CAST, ticket, to=I64)
+
+        def write(o: _Emit) -> None:
+            for slot in point.slots:
+                self.move(slot, wide, o, saving=True)
+            o.emit(ops.BARRIER, attrs={"scope": "workgroup"})
+            shifted = o.value(ops.SHL, wide, o.number(NUMBER_BITS))
+            word = o.value(ops.OR, shifted, o.number(point.number))
+            o.when(at.first, lambda i: self.publish(i, word))
+            o.emit(ops.RETURN)
+
+        # without room the workgroup goes on, and stops at its end
+        out.when(out.value(ops.LT, ticket, room), write)
+
+    def arrive(self, point: SafePoint, out: _Emit) -> None:
+        """Bring arrays back; scalars were, where they are defined."""
+        for slot in point.slots:
+            if slot.kind in ("private", "shared"):
+                self.move(slot, self.at.start, out, saving=False)
+        out.emit(ops.BARRIER, attrs={"scope": "workgroup"})
+
+    def move(self, slot: Slot, ticket: Value, out: _Emit, *, saving: bool) -> None:
+        """Copy one slot to or from the state."""
+        arrays = self.at.saved if saving else self.at.restored
+        state = arrays[slot.element]
+        value = self.env.get(slot.value, slot.value)
+        if slot.kind == "varying":
+            out.emit(ops.STORE, state, self.index(slot, ticket, out), value)
+            return
+        if slot.kind == "uniform":
+            out.when(
+                self.at.first,
+                lambda o: o.emit(ops.STORE, state, self.index(slot, ticket, o), value) and None,
+            )
+            return
+        private = slot.kind == "private"
+        start, step = (out.number(0), out.number(1)) if private else (self.at.local, self.at.items)
+
+        def copy(o: _Emit, flat: Value) -> None:
+            inner = _unflatten(slot.value.type, flat, o)
+            place = self.index(slot, ticket, o, flat)
+            if saving:
+                o.emit(ops.STORE, state, place, o.value(ops.LOAD, value, *inner))
+            else:
+                o.emit(ops.STORE, value, *inner, o.value(ops.LOAD, state, place))
+
+        out.count(start, out.number(slot.count), step, copy)
+
+    def index(self, slot: Slot, ticket: Value, out: _Emit, flat: Value | None = None) -> Value:
+        """Where an element lies: by place, ticket and work-item; shared arrays come last."""
+        plan, at = self.plan, self.at
+        capacity = out.value(
+            ops.CAST, out.value(ops.LOAD, at.control, out.number(Control.CAPACITY)), to=I64
+        )
+        place = out.number(slot.place)
+        if flat is not None:
+            place = out.value(ops.ADD, place, flat)
+        if slot.kind == "shared":
+            row = out.value(ops.MUL, ticket, out.number(plan.elements(slot.element, shared=True)))
+            words = out.number(plan.elements(slot.element, shared=False))
+            items = out.value(ops.MUL, out.value(ops.MUL, words, capacity), at.items)
+            return out.value(ops.ADD, out.value(ops.ADD, items, row), place)
+        rows = out.value(ops.ADD, out.value(ops.MUL, place, capacity), ticket)
+        first = out.value(ops.MUL, rows, at.items)
+        return first if slot.kind == "uniform" else out.value(ops.ADD, first, at.local)
+
+    def clear(self, old: Value, out: _Emit) -> None:
+        """Zeros in a new array."""
+        kind, array = old.type, self.env[old]
+        assert isinstance(kind, ArrayType)
+        shared = kind.space == "shared"
+        start, step = (self.at.local, self.at.items) if shared else (out.number(0), out.number(1))
+        zero = out.const(kind.element, 0)
+
+        def store(o: _Emit, flat: Value) -> None:
+            o.emit(ops.STORE, array, *_unflatten(kind, flat, o), zero)
+
+        out.count(start, out.number(elements(kind)), step, store)
+        if shared:
+            out.emit(ops.BARRIER, attrs={"scope": "workgroup"})
+
+
+def _unflatten(kind: object, flat: Value, out: _Emit) -> list[Value]:
+    """The indices of an element by its place in C order."""
+    assert isinstance(kind, ArrayType)
+    found: list[Value] = []
+    for extent in reversed((kind.shape or ())[1:]):
+        size = out.number(extent)
+        found.append(out.value(ops.REM, flat, size))
+        flat = out.value(ops.DIV, flat, size)
+    return [flat, *reversed(found)] if kind.shape else []
+
+
+def _used(body: Sequence[Operation]) -> set[Value]:
+    found: set[Value] = set()
+    for op in body:
+        found.update(op.operands)
+        for inner in op.regions:
+            found |= _used(inner.body)
+    return found
