@@ -21,8 +21,10 @@ from hetir.frontend import (
     Static,
     Traced,
     Tuple,
+    VectorType,
     Weak,
     parameters,
+    tuple_fields,
 )
 from hetir.ir.core import Kernel as IrKernel
 from hetir.ir.core import Options
@@ -311,7 +313,8 @@ class Kernel:
             KernelUseError: a parameter has no annotation of a type.
         """
         found = self.declared.values()
-        missing = [p.name for p in found if not isinstance(p.annotation, Scalar | ArrayType)]
+        typed = Scalar | ArrayType | VectorType
+        missing = [p.name for p in found if not isinstance(p.annotation, typed)]
         if missing:
             raise KernelUseError(
                 f"`{self.name}` has no type for {', '.join(f'`{n}`' for n in missing)}",
@@ -398,6 +401,8 @@ def _argument(parameter: Parameter, value: Any) -> Argument:
     """What a value is to the compiler."""
     if parameter.annotation is STATIC:
         return Static(value)
+    if isinstance(parameter.annotation, VectorType):
+        return _vector(parameter.name, parameter.annotation, value)
     if isinstance(parameter.annotation, Scalar) and (
         _is_number(value) or _widens(value, parameter.annotation)
     ):
@@ -407,8 +412,8 @@ def _argument(parameter: Parameter, value: Any) -> Argument:
     if _is_numpy_scalar(value):
         return _scalar(value.dtype, parameter.name)
     if _is_named_tuple(value):
-        fields = zip(value._fields, value, strict=True)
-        return Tuple(_class_of(value), tuple(_argument(Parameter(n, None), v) for n, v in fields))
+        pairs = zip(tuple_fields(_class_of(value)), value, strict=True)
+        return Tuple(_class_of(value), tuple(_argument(field, v) for field, v in pairs))
     if _is_array(value):
         element = _scalar(value.dtype, parameter.name)
         return ArrayType(element, value.ndim, strides=_known_strides(value, element))
@@ -416,6 +421,31 @@ def _argument(parameter: Parameter, value: Any) -> Argument:
         f"`{parameter.name}` cannot be a `{type(value).__name__}`",
         hint="pass an array, a number, a NamedTuple of these, or annotate it `hl.static`",
     )
+
+
+def _vector(name: str, kind: VectorType, value: Any) -> VectorType:
+    """The annotated vector type of a tuple, list or array of as many numbers."""
+    if _extent_of(value) != (kind.length,):
+        raise KernelUseError(
+            f"`{name}` is the vector `{kind}`, got {_shown_extent(value)}",
+            hint=f"pass a tuple or an array of {kind.length} numbers",
+        )
+    return kind
+
+
+def _extent_of(value: Any) -> tuple[int, ...]:
+    """The shape of a tuple, list or array given for a vector."""
+    if isinstance(value, tuple | list):
+        return (len(value),)  # pyright: ignore[reportUnknownArgumentType]
+    return value.shape if _is_host_array(value) else ()
+
+
+def _shown_extent(value: Any) -> str:
+    if isinstance(value, tuple | list):
+        return f"{len(value)} values"  # pyright: ignore[reportUnknownArgumentType]
+    if _is_host_array(value):
+        return f"an array of shape {value.shape}"
+    return f"a `{type(value).__name__}`"
 
 
 # asked through functions, so that a value of any type keeps it
@@ -485,12 +515,15 @@ def _type_key(parameter: Parameter, value: Any) -> object:
     kind = _class_of(value)
     if parameter.annotation is STATIC:
         return _static_key(value)
+    if isinstance(parameter.annotation, VectorType):
+        return VectorType, _extent_of(value)
     if type(value) is np.ndarray:
         return value.dtype, value.strides and _stride_key(value)
     if _is_array(value) and not _is_numpy_scalar(value):
         return value.dtype, value.strides and _stride_key(value)
     if _is_tuple(value):
-        return kind, tuple(_type_key(Parameter("", None), v) for v in value)
+        named = tuple_fields(kind) or (Parameter("", None),) * len(value)
+        return kind, tuple(map(_type_key, named, value))
     return kind
 
 

@@ -2,7 +2,8 @@
 
 from hetir.frontend.arguments import Argument, Static, Tuple, Weak
 from hetir.frontend.captures import Capture
-from hetir.frontend.parameters import STATIC, Parameter, StaticMark, parameters
+from hetir.frontend.forms import VectorType
+from hetir.frontend.parameters import STATIC, Parameter, StaticMark, parameters, tuple_fields
 from hetir.frontend.primitive import Func, func
 from hetir.frontend.signature import parse_signature
 from hetir.frontend.trace import Traced, record, trace
@@ -17,10 +18,12 @@ __all__ = [
     "StaticMark",
     "Traced",
     "Tuple",
+    "VectorType",
     "Weak",
     "func",
     "parameters",
     "parse_signature",
     "record",
     "trace",
+    "tuple_fields",
 ]

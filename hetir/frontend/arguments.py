@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hetir.frontend.forms import VectorType
 from hetir.ir.types import ArrayType, Scalar
 
 
@@ -32,4 +33,4 @@ class Tuple:
     fields: tuple[Argument, ...]
 
 
-Argument = Scalar | ArrayType | Weak | Static | Tuple
+Argument = Scalar | ArrayType | VectorType | Weak | Static | Tuple

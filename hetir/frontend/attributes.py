@@ -7,6 +7,7 @@ import math
 import types
 from typing import Any
 
+from hetir.frontend.bundles import named_elements
 from hetir.frontend.errors import UnknownNameError
 from hetir.frontend.extents import extent, known_extents
 from hetir.frontend.frame import Frame, did_you_mean, handles
@@ -14,6 +15,7 @@ from hetir.frontend.operators import compute
 from hetir.frontend.tracer import Tracer
 from hetir.frontend.values import (
     ArrayHandle,
+    Bundle,
     Extents,
     Method,
     Typed,
@@ -36,6 +38,8 @@ def attribute(frame: Frame, node: ast.Attribute) -> Any:
         return _of_array(tracer, value, node.attr)
     if isinstance(value, (Typed, WeakNumber)):
         return _of_scalar(tracer, value, node.attr)
+    if isinstance(value, Bundle):
+        return _of_bundle(tracer, value, node.attr)
     return _of_object(frame, value, node)
 
 
@@ -97,6 +101,12 @@ def _size(tracer: Tracer, array: ArrayHandle) -> Any:
         dim = extent(tracer, array, axis).ir
         size = dim if size is None else tracer.once(ops.MUL, size, dim)
     return 1 if size is None else Typed(size)
+
+
+def _of_bundle(tracer: Tracer, value: Bundle, name: str) -> Any:
+    if name == "dtype":
+        return value.type.element
+    return Method(value, name) if name == "to" else named_elements(tracer, value, name)
 
 
 def _of_scalar(tracer: Tracer, value: Typed | WeakNumber, name: str) -> Any:

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from hetir.frontend import operators
+from hetir.frontend.bundles import need_vector
 from hetir.frontend.elementwise import elementwise, need_scalar
 from hetir.frontend.errors import CallError, OperandError, RangeError
 from hetir.frontend.extents import extent
@@ -19,6 +20,7 @@ from hetir.frontend.operators import compute
 from hetir.frontend.tracer import Tracer
 from hetir.frontend.values import (
     ArrayHandle,
+    Bundle,
     Extents,
     RangeValue,
     Typed,
@@ -168,9 +170,11 @@ def _round(frame: Frame, node: ast.Call, value: Any, digits: Any = None) -> Any:
 
 @_builtin(len, 1, 1)
 def _len(frame: Frame, node: ast.Call, value: Any) -> Any:
-    """The first extent of an array, or the length of a tuple."""
+    """The first extent of an array, or the length of a tuple or vector."""
     if isinstance(value, ArrayHandle):
         return extent(frame.tracer, value, 0)
+    if isinstance(value, Bundle):
+        return len(need_vector(frame.tracer, value, "`len`").items)
     if isinstance(value, (tuple, Extents)):
         return len(value)  # pyright: ignore[reportUnknownArgumentType]
     return frame.tracer.fail(OperandError, f"{describe(value)} has no length")
@@ -182,6 +186,19 @@ def _sum(frame: Frame, node: ast.Call, values: Any, start: Any = 0) -> Any:
     for value in static_items(frame, values, node.args[0]):
         start = operators.binary(frame.at(node), ast.Add, start, value)
     return start
+
+
+def _quantifier(function: Callable[..., Any], spec: Spec) -> Builtin:
+    """`any` or `all` of a tuple or vector; every element is computed."""
+
+    @_builtin(function, 1, 1)
+    def run(frame: Frame, node: ast.Call, values: Any) -> Any:
+        items = static_items(frame, values, node.args[0])
+        tracer = frame.at(node)
+        truths = [tracer.truth(item) for item in items]
+        return Typed(functools.reduce(lambda a, b: tracer.value(spec, a, b), truths))
+
+    return run
 
 
 @_builtin(divmod, 2, 2)
@@ -238,6 +255,8 @@ BUILTINS: Mapping[Any, Builtin] = MappingProxyType(
         abs: _abs,
         min: _extreme_builtin(builtins.min, ops.MIN),
         max: _extreme_builtin(builtins.max, ops.MAX),
+        any: _quantifier(builtins.any, ops.OR),
+        all: _quantifier(builtins.all, ops.AND),
         round: _round,
         len: _len,
         sum: _sum,

@@ -13,15 +13,17 @@ import numpy as np
 
 from hetir.frontend import helpers
 from hetir.frontend.builtin_functions import BUILTINS
+from hetir.frontend.bundles import converted, make_vector
 from hetir.frontend.elementwise import elementwise
 from hetir.frontend.errors import CallError
+from hetir.frontend.forms import FragmentType, VectorType
 from hetir.frontend.frame import Frame, handles
 from hetir.frontend.iteration import static_items
 from hetir.frontend.native import native
 from hetir.frontend.operators import compute
 from hetir.frontend.primitive import Elementary, Func
 from hetir.frontend.tracer import Tracer
-from hetir.frontend.values import FormatText, Method, Typed, describe, is_plain, quoted
+from hetir.frontend.values import Bundle, FormatText, Method, Typed, describe, is_plain, quoted
 from hetir.ir.core import Value
 from hetir.ir.types import F32, SCALARS, Scalar
 
@@ -80,8 +82,8 @@ def apply(
 ) -> Any:
     """Call what `callee` is."""
     tracer = frame.at(node)
-    if isinstance(callee, Scalar):
-        return convert(tracer, callee, *_only(tracer, str(callee), arguments, named))
+    if isinstance(callee, (Scalar, VectorType, FragmentType)):
+        return _make(tracer, callee, arguments, named)
     if isinstance(callee, Method):
         (kind,) = _only(tracer, callee.name, arguments, named)
         return convert(tracer, kind, callee.owner)
@@ -109,8 +111,26 @@ def _only(tracer: Tracer, name: str, arguments: list[Any], named: dict[str, Any]
     return arguments
 
 
-def convert(tracer: Tracer, kind: Any, value: Any) -> Typed:
-    """`value` as the scalar type `kind`."""
+def _make(
+    tracer: Tracer,
+    kind: Scalar | VectorType | FragmentType,
+    arguments: list[Any],
+    named: dict[str, Any],
+) -> Typed | Bundle:
+    """A scalar converted, a vector of values, or a fragment filled with one."""
+    if isinstance(kind, VectorType) and not named:
+        return make_vector(tracer, kind, arguments)
+    (value,) = _only(tracer, str(kind), arguments, named)
+    if not isinstance(kind, FragmentType):
+        return convert(tracer, kind, value)
+    item = tracer.convert(value, kind.element, explicit=True)
+    return Bundle(kind, (item,) * kind.share(tracer.options.width))
+
+
+def convert(tracer: Tracer, kind: Any, value: Any) -> Typed | Bundle:
+    """`value` as the scalar type `kind`; of a vector each element."""
+    if isinstance(value, Bundle) and isinstance(kind, (Scalar, VectorType, FragmentType)):
+        return converted(tracer, kind, value)
     if not isinstance(kind, Scalar):
         tracer.fail(
             CallError, f"a type is needed, got {describe(kind)}", hint="write `hl.f32` or another"

@@ -12,7 +12,7 @@ from hetir.frontend.frame import Frame, handles
 from hetir.frontend.meeting import Meeting, deferred_select, structured
 from hetir.frontend.shapes import Conflict, Missing, Shape
 from hetir.frontend.tracer import Block, Tracer
-from hetir.frontend.values import RANK, describe, is_plain
+from hetir.frontend.values import RANK, Bundle, Typed, describe, is_plain
 from hetir.ir import ops
 from hetir.ir.core import Value
 from hetir.ir.types import Scalar
@@ -85,6 +85,8 @@ def _expression_shape(tracer: Tracer, values: list[Any]) -> Shape:
     scalars = all(shapes.weak_kind(k) or isinstance(k, shapes.Scalars) for k in kinds)
     if scalars and kinds[0] != kinds[1]:
         return shapes.Scalars(tracer.common(values))
+    if (bundles := _bundles(tracer, kinds, values)) is not None:
+        return bundles
     shape = shapes.settle(shapes.join(*kinds))
     movable = shapes.movable(shape) or values[0] is values[1]
     if isinstance(shape, (Conflict, Missing)) or not movable:
@@ -94,6 +96,18 @@ def _expression_shape(tracer: Tracer, values: list[Any]) -> Shape:
             hint="make both sides one type",
         )
     return shape
+
+
+def _bundles(tracer: Tracer, kinds: list[Shape], values: list[Any]) -> Shape | None:
+    """The common shape of two vectors of one form, or of one and a number of no type."""
+    found = [kind for kind in kinds if isinstance(kind, shapes.Bundles)]
+    rest = [kind for kind in kinds if not isinstance(kind, shapes.Bundles)]
+    if not found or not all(map(shapes.weak_kind, rest)):
+        return None
+    if not all(shapes.alike(kind.type, found[0].type) for kind in found):
+        return None
+    common = tracer.common(Typed(v.items[0]) if isinstance(v, Bundle) else v for v in values)
+    return shapes.Bundles(found[0].type.of(common), found[0].count)
 
 
 # more pure ops than this are not worth computing on both sides

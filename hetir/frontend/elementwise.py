@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from hetir.frontend.bundles import any_bundle, each
 from hetir.frontend.errors import OperandError
 from hetir.frontend.tracer import Tracer
 from hetir.frontend.values import (
     RANK,
     ArrayHandle,
+    Bundle,
     KernelValue,
     Typed,
     WeakNumber,
@@ -26,6 +28,8 @@ def need_scalar(tracer: Tracer, name: str, value: object) -> None:
     if isinstance(value, (Typed, WeakNumber)) or number_kind(value) is not None:
         return
     hint = "index the array" if isinstance(value, ArrayHandle) else None
+    if isinstance(value, Bundle):
+        hint = "apply it to one element, `v[i]`, or convert with `v.to(...)`"
     tracer.fail(OperandError, f"`{name}` is not defined for {describe(value)}", hint=hint)
 
 
@@ -35,8 +39,10 @@ def elementwise(
     """Convert `values` to their common type and emit, at once or when a type is met.
 
     `accepts` is `number` (bools count as integers), `float` (integers become `f32`) or
-    `integer` (floats are refused).
+    `integer` (floats are refused). Of vectors it is done to each element.
     """
+    if any_bundle(values):
+        return each(tracer, name, values, lambda v: elementwise(tracer, name, v, emit, accepts))
     for value in values:
         need_scalar(tracer, name, value)
     if any(isinstance(value, Typed) for value in values):

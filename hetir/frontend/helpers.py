@@ -15,10 +15,11 @@ from hetir.frontend.errors import CallError, RecursionRefusedError, ReturnError
 from hetir.frontend.frame import Frame, ReturnScope, open_frame
 from hetir.frontend.leaving import leave_function
 from hetir.frontend.primitive import Func
-from hetir.frontend.shapes import Arrays, Conflict, Plain, Scalars, Shape, Tuples, Weak
+from hetir.frontend.shapes import Arrays, Bundles, Conflict, Plain, Scalars, Shape, Tuples, Weak
 from hetir.frontend.tracer import Block, Tracer
 from hetir.frontend.values import (
     ArrayHandle,
+    Bundle,
     FormatText,
     Method,
     RangeValue,
@@ -30,7 +31,7 @@ from hetir.frontend.values import (
 )
 from hetir.ir import ops
 from hetir.ir.core import Function, Value, walk
-from hetir.ir.types import Scalar
+from hetir.ir.types import Scalar, Type
 from hetir.source import Loc
 
 _DEEPEST = 64
@@ -137,7 +138,9 @@ def _argument(frame: Frame, node: ast.Call, value: Any, leaves: list[Any]) -> Sh
     if is_tuple(value):
         return Tuples(type(value), tuple(_argument(frame, node, item, leaves) for item in value))
     shape = shapes.shape_of(value)
-    if not isinstance(shape, Plain):
+    if isinstance(value, Bundle):
+        leaves += map(Typed, value.items)
+    elif not isinstance(shape, Plain):
         leaves.append(value)
     return shape
 
@@ -223,10 +226,11 @@ def _parameter(inputs: _Parameters, name: str, kind: Shape) -> Any:
         case Tuples():
             items = [_parameter(inputs, f"{name}_{i}", k) for i, k in enumerate(kind.items)]
             return shapes.make_tuple(kind.cls, items)
+        case Bundles():
+            kinds = list(shapes.types(kind))
+            return shapes.rebuild(kind, iter([_leaf(inputs, name, own) for own in kinds]))
         case Scalars() | Arrays():
-            value = Value(kind.type, name)
-            inputs.found.append((inputs.leaves, None, value))
-            inputs.leaves += 1
+            value = _leaf(inputs, name, kind.type)
             return Typed(value) if isinstance(kind, Scalars) else ArrayHandle(value)
         case Weak():
             at, made = inputs.leaves, dict[Scalar, Value]()
@@ -241,6 +245,14 @@ def _parameter(inputs: _Parameters, name: str, kind: Shape) -> Any:
             return WeakNumber(kind.kind, build, leaf=True)
         case _:
             raise AssertionError(f"an argument cannot be {kind}")
+
+
+def _leaf(inputs: _Parameters, name: str, kind: Type) -> Value:
+    """A parameter of the function for one leaf of the arguments."""
+    value = Value(kind, name)
+    inputs.found.append((inputs.leaves, None, value))
+    inputs.leaves += 1
+    return value
 
 
 def _result(tracer: Tracer, callee: types.FunctionType, returns: ReturnScope) -> Shape:

@@ -7,13 +7,16 @@ import operator
 from dataclasses import dataclass
 from typing import Any
 
+from hetir.frontend.bundles import indexed
 from hetir.frontend.errors import IndexingError, NotStaticError
 from hetir.frontend.extents import extent, extents
+from hetir.frontend.forms import VectorType
 from hetir.frontend.frame import Frame, handles
 from hetir.frontend.operators import compute
 from hetir.frontend.tracer import Tracer
 from hetir.frontend.values import (
     ArrayHandle,
+    Bundle,
     Extents,
     Typed,
     describe,
@@ -51,8 +54,11 @@ def _element(frame: Frame, value: Any, node: ast.Subscript) -> Any:
     tracer = frame.at(node)
     if isinstance(index, Span):
         if not all(map(is_plain, (index.start, index.stop, index.step))):
-            tracer.fail(NotStaticError, "a tuple is sliced by constants", hint="write numbers")
+            what = "a vector" if isinstance(value, Bundle) else "a tuple"
+            tracer.fail(NotStaticError, f"{what} is sliced by constants", hint="write numbers")
         index = slice(index.start, index.stop, index.step)
+    if isinstance(value, Bundle):
+        return indexed(tracer, value, index)
     if not is_plain(index):
         _run_time_index(tracer, value)
     if isinstance(value, Extents):
@@ -169,6 +175,14 @@ def write(tracer: Tracer, array: ArrayHandle, indices: list[Any], value: Any) ->
         )
     if array.type.space == "constant":
         tracer.fail(IndexingError, "constant memory cannot be written")
+    if isinstance(value, Bundle):
+        name = "store_vector" if isinstance(value.type, VectorType) else "store_fragment"
+        tracer.fail(
+            IndexingError,
+            f"one element cannot hold {describe(value)}",
+            label=f"this is {describe(array)}",
+            hint=f"write `hl.{name}(x, index, v)`",
+        )
     element = tracer.convert(value, array.type.element)
     tracer.emit(ops.STORE, array.ir, *positions(tracer, indices), element)
 

@@ -6,11 +6,20 @@ import ast
 from collections.abc import Iterable
 from typing import Any
 
+from hetir.frontend.bundles import need_vector
 from hetir.frontend.errors import NotStaticError
 from hetir.frontend.extents import extents
 from hetir.frontend.frame import Frame
 from hetir.frontend.operators import compute
-from hetir.frontend.values import ArrayHandle, Extents, RangeValue, describe, is_plain
+from hetir.frontend.values import (
+    ArrayHandle,
+    Bundle,
+    Extents,
+    RangeValue,
+    Typed,
+    describe,
+    is_plain,
+)
 
 _TOO_MANY = 65536
 
@@ -19,6 +28,8 @@ def static_items(frame: Frame, value: Any, node: ast.AST) -> list[Any]:
     """The elements of a collection, or an error when they are known at run time only."""
     if isinstance(value, Extents):
         return list(extents(frame.at(node), value))
+    if isinstance(value, Bundle):
+        return list(map(Typed, need_vector(frame.at(node), value, "a loop").items))
     if isinstance(value, RangeValue):
         bounds = (value.start, value.stop, value.step)
         if not all(map(is_plain, bounds)):

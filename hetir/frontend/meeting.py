@@ -102,4 +102,6 @@ def conflict(
         shown = " or ".join(shapes.words(kind) for kind in kinds)
         message = f"`{name}` is {shown}, depending on the path"
         hint = "convert one of the two with `.to(...)`"
+        if any(isinstance(kind, shapes.Bundles) for kind in kinds):
+            hint = "make both vectors of one length, such as `f4(value)`"
     return Poison(JoinError(message, *labels, hint=hint))

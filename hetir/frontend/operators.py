@@ -8,12 +8,14 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from hetir.frontend.bundles import any_bundle, each
 from hetir.frontend.errors import OperandError, PlainPythonError
 from hetir.frontend.native import native_quotient
 from hetir.frontend.tracer import Tracer
 from hetir.frontend.values import (
     RANK,
     ArrayHandle,
+    Bundle,
     Typed,
     WeakNumber,
     describe,
@@ -119,6 +121,8 @@ def binary(tracer: Tracer, kind: type[ast.operator], left: Any, right: Any) -> A
         return compute(tracer, PLAIN[kind], left, right)
     if is_tuple(left) or is_tuple(right):
         return _tuples(tracer, kind, left, right)
+    if any_bundle((left, right)):
+        return each(tracer, SYMBOL[kind], (left, right), lambda v: binary(tracer, kind, *v))
     _need_scalars(tracer, SYMBOL[kind], left, right)
     if not isinstance(left, Typed) and not isinstance(right, Typed):
         return _weak_binary(tracer, kind, left, right)
@@ -246,6 +250,8 @@ def unary(tracer: Tracer, kind: type[ast.unaryop], value: Any) -> Any:
     """`-x`, `+x`, `~x`; `not x` is `negation`."""
     if is_plain(value):
         return compute(tracer, PLAIN[kind], value)
+    if isinstance(value, Bundle):
+        return each(tracer, SYMBOL[kind], (value,), lambda v: unary(tracer, kind, *v))
     _need_scalars(tracer, SYMBOL[kind], value)
     if isinstance(value, WeakNumber):
         result = "int" if value.kind == "bool" else value.kind
@@ -281,6 +287,8 @@ def truth(tracer: Tracer, value: Any) -> Value:
     if isinstance(value, (Typed, WeakNumber)):
         return tracer.truth(value)
     hint = "compare its size: `x.size > 0`" if isinstance(value, ArrayHandle) else None
+    if isinstance(value, Bundle):
+        hint = "ask `any(v)` or `all(v)`; combine comparisons with `&`, `|` and `~`"
     return tracer.fail(OperandError, f"{describe(value)} is neither true nor false", hint=hint)
 
 
@@ -296,6 +304,8 @@ def compare(tracer: Tracer, kind: type[ast.cmpop], left: Any, right: Any) -> Any
             f"`{SYMBOL[kind]}` is not defined for values of the kernel",
             hint="compare with `==`" + (" and `or`" if kind in (ast.In, ast.NotIn) else ""),
         )
+    if any_bundle((left, right)):
+        return each(tracer, SYMBOL[kind], (left, right), lambda v: compare(tracer, kind, *v))
     _need_scalars(tracer, SYMBOL[kind], left, right)
     common = tracer.common((left, right))
     if common == BOOL and kind not in (ast.Eq, ast.NotEq):

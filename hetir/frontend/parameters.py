@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_type_hints
 
 from hetir.diagnostics import Label
 from hetir.frontend.arguments import Argument, Static, Tuple, Weak
 from hetir.frontend.errors import SignatureError
+from hetir.frontend.forms import VectorType
 from hetir.frontend.promotion import rank
 from hetir.frontend.sources import source_of
 from hetir.frontend.values import RANK, shown_array
@@ -27,12 +29,15 @@ class StaticMark:
 STATIC = StaticMark()
 
 
+Annotation = Scalar | ArrayType | VectorType | StaticMark
+
+
 @dataclass(frozen=True, slots=True)
 class Parameter:
     """One parameter; `annotation` is its type, STATIC, or None when it says nothing."""
 
     name: str
-    annotation: Scalar | ArrayType | StaticMark | None
+    annotation: Annotation | None
     default: object = inspect.Parameter.empty
 
 
@@ -57,7 +62,7 @@ def _place(function: Callable[..., object]) -> tuple[Label, ...]:
     return (Label(loc, ""),)
 
 
-def _annotation(function: Any, annotation: Any) -> Scalar | ArrayType | StaticMark | None:
+def _annotation(function: Any, annotation: Any) -> Annotation | None:
     """What an annotation means, evaluated when it is text."""
     if isinstance(annotation, str):
         names = inspect.getclosurevars(function).nonlocals
@@ -65,8 +70,19 @@ def _annotation(function: Any, annotation: Any) -> Scalar | ArrayType | StaticMa
             annotation = eval(annotation, function.__globals__, names)
         except Exception:  # noqa: BLE001 - a hint for another tool
             return None
-    known = isinstance(annotation, (Scalar, ArrayType, StaticMark))
+    known = isinstance(annotation, (Scalar, ArrayType, VectorType, StaticMark))
     return annotation if known else None
+
+
+@functools.lru_cache(maxsize=256)
+def tuple_fields(cls: type) -> tuple[Parameter, ...]:
+    """The fields of a NamedTuple class; of their annotations only vectors say something."""
+    try:
+        hints = get_type_hints(cls)
+    except Exception:  # noqa: BLE001 - hints for another tool
+        hints = {}
+    kinds = ((name, hints.get(name)) for name in getattr(cls, "_fields", ()))
+    return tuple(Parameter(n, k if isinstance(k, VectorType) else None) for n, k in kinds)
 
 
 def settle_arguments(
@@ -103,6 +119,9 @@ def _settle(function: types.FunctionType, parameter: Parameter, given: Argument)
     if isinstance(wanted, Scalar):
         if given == wanted or (isinstance(given, Weak) and RANK[given.kind] <= rank(wanted)):
             return wanted
+    elif isinstance(wanted, VectorType):
+        if given == wanted:
+            return given
     elif isinstance(given, ArrayType) and _same_array(given, wanted):
         return given
     raise SignatureError(
@@ -112,8 +131,10 @@ def _settle(function: types.FunctionType, parameter: Parameter, given: Argument)
     )
 
 
-def _conversion(given: Argument, wanted: Scalar | ArrayType) -> str:
+def _conversion(given: Argument, wanted: Scalar | ArrayType | VectorType) -> str:
     """How a caller makes of the argument what the annotation says."""
+    if isinstance(wanted, VectorType):
+        return f"pass a tuple of {wanted.length} numbers; in a signature write `{wanted}`"
     if isinstance(wanted, ArrayType):
         if isinstance(given, ArrayType) and given.ndim == wanted.ndim:
             return f"convert it: `x.astype(np.{wanted.element.numpy})`"

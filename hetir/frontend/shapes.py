@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from hetir.frontend.extents import extents
+from hetir.frontend.forms import Form, FragmentType, VectorType
 from hetir.frontend.promotion import promote, rank
 from hetir.frontend.tracer import Tracer
 from hetir.frontend.values import (
     DEFAULT,
     RANK,
     ArrayHandle,
+    Bundle,
     Extents,
     Poison,
     Typed,
@@ -54,6 +56,14 @@ class Scalars:
 
 
 @dataclass(frozen=True, slots=True)
+class Bundles:
+    """A vector, or a lane's part of a fragment, of so many scalars."""
+
+    type: Form
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Arrays:
     """An array of one type."""
 
@@ -81,7 +91,7 @@ class Conflict:
     right: Shape
 
 
-Shape = Plain | Weak | Scalars | Arrays | Tuples | Missing | Conflict
+Shape = Plain | Weak | Scalars | Bundles | Arrays | Tuples | Missing | Conflict
 
 
 def same(a: object, b: object) -> bool:
@@ -90,7 +100,7 @@ def same(a: object, b: object) -> bool:
         return True
     if type(a) is not type(b):
         return False
-    if isinstance(a, (float, int, str, bytes, Scalar)):
+    if isinstance(a, (float, int, str, bytes, Scalar, VectorType, FragmentType)):
         return repr(a) == repr(b)
     return False
 
@@ -102,6 +112,8 @@ def shape_of(value: object) -> Shape:
             return Scalars(value.type)
         case WeakNumber():
             return Weak(value.kind)
+        case Bundle():
+            return Bundles(value.type, len(value.items))
         case ArrayHandle():
             return Arrays(value.type)
         case _ if is_tuple(value):
@@ -149,19 +161,38 @@ def join(a: Shape, b: Shape) -> Shape:
     kinds = weak_kind(a), weak_kind(b)
     if kinds[0] and kinds[1]:
         return Weak(max(kinds[0], kinds[1], key=RANK.__getitem__))
-    for kind, other in ((kinds[0], b), (kinds[1], a)):
-        if kind and isinstance(other, Scalars):
-            fits = other.type.kind != "f8" and RANK[kind] <= rank(other.type)
-            return other if fits else Conflict(a, b)
+    return _join_typed(a, b) or Conflict(a, b)
+
+
+def _join_typed(a: Shape, b: Shape) -> Shape | None:
+    """What a type has in common with a number of none, or with another type."""
+    for kind, other in ((weak_kind(a), b), (weak_kind(b), a)):
+        if kind and isinstance(other, (Scalars, Bundles)):
+            own = element(other)
+            return other if own.kind != "f8" and RANK[kind] <= rank(own) else None
     if isinstance(a, Scalars) and isinstance(b, Scalars):
-        return _join_scalars(a, b)
-    return Conflict(a, b)
+        joined = _join_types(a.type, b.type)
+        return None if joined is None else Scalars(joined)
+    if isinstance(a, Bundles) and isinstance(b, Bundles) and alike(a.type, b.type):
+        joined = _join_types(element(a), element(b))
+        return None if joined is None else Bundles(a.type.of(joined), a.count)
+    return None
 
 
-def _join_scalars(a: Scalars, b: Scalars) -> Shape:
-    storage = "f8" in (a.type.kind, b.type.kind)
-    joined = None if storage or rank(a.type) != rank(b.type) else promote(a.type, b.type)
-    return Conflict(a, b) if joined is None else Scalars(joined)
+def element(shape: Scalars | Bundles) -> Scalar:
+    """The scalar type that a shape computes in."""
+    return shape.type if isinstance(shape, Scalars) else shape.type.element
+
+
+def alike(a: Form, b: Form) -> bool:
+    """Whether two forms differ by their element types at most."""
+    return a.of(b.element) == b
+
+
+def _join_types(a: Scalar, b: Scalar) -> Scalar | None:
+    """The common type within one category."""
+    storage = "f8" in (a.kind, b.kind)
+    return None if storage or rank(a) != rank(b) else promote(a, b)
 
 
 def _join_tuples(a: Tuples, b: Tuples) -> Shape:
@@ -184,6 +215,8 @@ def types(shape: Shape) -> Iterator[Type]:
     match shape:
         case Scalars() | Arrays():
             yield shape.type
+        case Bundles():
+            yield from (shape.type.element,) * shape.count
         case Weak():
             yield DEFAULT[shape.kind]
         case Tuples():
@@ -200,6 +233,10 @@ def flatten(tracer: Tracer, value: Any, shape: Shape) -> list[Value]:
             return [tracer.convert(value, shape.type)]
         case Weak():
             return [tracer.convert(value, DEFAULT[shape.kind])]
+        case Bundles():
+            # a number of no type is repeated
+            items = map(Typed, value.items) if isinstance(value, Bundle) else (value,) * shape.count
+            return [tracer.convert(item, shape.type.element) for item in items]
         case Arrays():
             return [value.ir]
         case Tuples():
@@ -214,6 +251,8 @@ def rebuild(shape: Shape, values: Iterator[Value]) -> Any:
     match shape:
         case Scalars():
             return Typed(next(values))
+        case Bundles():
+            return Bundle(shape.type, tuple(next(values) for _ in range(shape.count)))
         case Arrays():
             return ArrayHandle(next(values))
         case Tuples():
@@ -250,6 +289,8 @@ def words(shape: Shape) -> str:
         case Weak():
             return f"a Python {shape.kind}"
         case Scalars():
+            return f"`{shape.type}`"
+        case Bundles():
             return f"`{shape.type}`"
         case Arrays():
             return f"the array `{shown_array(shape.type)}`"

@@ -7,6 +7,7 @@ import re
 
 from hetir.frontend.arguments import Argument, Static, Weak
 from hetir.frontend.errors import SignatureError
+from hetir.frontend.forms import VectorType, vector_type
 from hetir.ir.types import SCALARS, ArrayType
 
 _FORM = re.compile(r"(?P<element>\w+)\s*(?:\[(?P<axes>[^\]]*)\])?")
@@ -17,8 +18,8 @@ def parse_signature(text: str) -> tuple[Argument, ...]:
     """The arguments that a signature names, separated by commas.
 
     `f32` is a scalar, `f32[:, :]` an array of two dimensions, `::1` a contiguous last axis,
-    `f32[]` an array without dimensions; `int` and `float` are Python numbers, and a literal is
-    a compile-time constant.
+    `f32[]` an array without dimensions, `f32x4` a vector; `int` and `float` are Python numbers,
+    and a literal is a compile-time constant.
     """
     parts = _split(text)
     return tuple(_argument(part.strip(), text) for part in parts)
@@ -36,6 +37,8 @@ def _argument(part: str, text: str) -> Argument:
     name = found["element"] if found else ""
     if found and found["axes"] is None and name in ("int", "float"):
         return Weak(name)
+    if found and found["axes"] is None and (vector := _vector(name)) is not None:
+        return vector
     element = SCALARS.get("bool" if name == "bool_" else name)
     if found and element is not None:
         return element if found["axes"] is None else _array(element, found["axes"], part)
@@ -46,6 +49,12 @@ def _argument(part: str, text: str) -> Argument:
             f"`{part}` in the signature `{text}` is no type",
             hint="write scalars as `f32`, arrays as `f32[:, :]`",
         ) from None
+
+
+def _vector(name: str) -> VectorType | None:
+    element, times, length = name.partition("x")
+    kind = SCALARS.get("bool" if element == "bool_" else element)
+    return vector_type(kind, int(length)) if kind and times and length.isdecimal() else None
 
 
 def _array(element: object, axes: str, part: str) -> ArrayType:

@@ -6,6 +6,7 @@ import ast
 from typing import Any
 
 from hetir.frontend import indexing, operators, shapes
+from hetir.frontend.bundles import make_vector
 from hetir.frontend.errors import (
     IndexingError,
     StaticAssertError,
@@ -13,9 +14,18 @@ from hetir.frontend.errors import (
     UnsupportedSyntaxError,
 )
 from hetir.frontend.expressions import HANDLE_TARGET, bind
+from hetir.frontend.forms import VectorType
 from hetir.frontend.frame import Frame, handles
 from hetir.frontend.iteration import static_items
-from hetir.frontend.values import ArrayHandle, FormatText, Typed, WeakNumber, describe, is_plain
+from hetir.frontend.values import (
+    ArrayHandle,
+    Bundle,
+    FormatText,
+    Typed,
+    WeakNumber,
+    describe,
+    is_plain,
+)
 from hetir.ir import ops
 from hetir.ir.types import Scalar
 
@@ -64,9 +74,10 @@ def annotated(frame: Frame, node: ast.AnnAssign) -> None:
         return
     value = frame.evaluate(node.value)
     kind = _annotation(frame, node.annotation)
-    if kind is not None and _number(value):
-        frame.at(node)
-        value = Typed(frame.tracer.convert(value, kind))
+    if isinstance(kind, VectorType):
+        value = make_vector(frame.at(node), kind, [value])
+    elif kind is not None and _number(value):
+        value = Typed(frame.at(node).convert(value, kind))
     assign_to(frame, node.target, value, node)
 
 
@@ -74,8 +85,8 @@ def _number(value: object) -> bool:
     return isinstance(value, (Typed, WeakNumber)) or operators.number_kind(value) is not None
 
 
-def _annotation(frame: Frame, node: ast.expr) -> Scalar | None:
-    """The scalar type that `module.name` or a name stands for."""
+def _annotation(frame: Frame, node: ast.expr) -> Scalar | VectorType | None:
+    """The scalar or vector type that `module.name` or a name stands for."""
     if not isinstance(node, (ast.Attribute, ast.Name)):
         return None
     root = node
@@ -83,7 +94,7 @@ def _annotation(frame: Frame, node: ast.expr) -> Scalar | None:
         root = root.value
     known = isinstance(root, ast.Name) and root.id in frame.function.__globals__
     found = frame.evaluate(node) if known else None
-    return found if isinstance(found, Scalar) else None
+    return found if isinstance(found, (Scalar, VectorType)) else None
 
 
 def assign_to(frame: Frame, target: ast.expr, value: Any, node: ast.AST) -> None:
@@ -124,6 +135,13 @@ def _subscript(frame: Frame, target: ast.Subscript, value: Any) -> None:
 
 def _stored_array(frame: Frame, target: ast.Subscript) -> ArrayHandle:
     owner = frame.evaluate(target.value)
+    if isinstance(owner, Bundle):
+        frame.fail(
+            IndexingError,
+            f"{describe(owner)} does not change",
+            target,
+            hint="make a new one: `v = hl.insert(v, i, value)`",
+        )
     if not isinstance(owner, ArrayHandle):
         frame.fail(
             IndexingError,
@@ -135,11 +153,11 @@ def _stored_array(frame: Frame, target: ast.Subscript) -> ArrayHandle:
 
 
 def _attribute(frame: Frame, target: ast.Attribute, value: Any) -> None:
+    hint = "use a variable, or store into an array argument"
+    if isinstance(frame.evaluate(target.value), Bundle):
+        hint = "vectors do not change: make a new one, such as `v = hl.insert(v, 0, value)`"
     frame.fail(
-        UnsupportedSyntaxError,
-        "an attribute cannot be assigned in a kernel",
-        target,
-        hint="use a variable, or store into an array argument",
+        UnsupportedSyntaxError, "an attribute cannot be assigned in a kernel", target, hint=hint
     )
 
 

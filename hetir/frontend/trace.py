@@ -21,13 +21,14 @@ from hetir.frontend import (
 from hetir.frontend.arguments import Argument, Static, Tuple, Weak
 from hetir.frontend.captures import Capture, Captures
 from hetir.frontend.errors import NestingError, SignatureError
+from hetir.frontend.forms import VectorType
 from hetir.frontend.frame import Frame, open_frame
 from hetir.frontend.helpers import Session
 from hetir.frontend.parameters import Parameter, parameters, settle_arguments
 from hetir.frontend.primitive import Func
 from hetir.frontend.shapes import make_tuple
 from hetir.frontend.tracer import Tracer, activate
-from hetir.frontend.values import ArrayHandle, Typed, WeakNumber
+from hetir.frontend.values import ArrayHandle, Bundle, Typed, WeakNumber
 from hetir.ir import ops
 from hetir.ir.core import Function, Kernel, Module, Options, Param, Region, Value, walk
 from hetir.ir.types import ArrayType, Scalar
@@ -152,13 +153,17 @@ def _input(inputs: _Inputs, name: str, source: Source, argument: Argument) -> An
         case Scalar():
             inputs.typed.append((source, Value(argument, name)))
             return Typed(inputs.typed[-1][1])
+        case VectorType():
+            items = [Value(argument.element, f"{name}_{at}") for at in range(argument.length)]
+            inputs.typed += [((*source, str(at)), item) for at, item in enumerate(items)]
+            return Bundle(argument, tuple(items))
         case ArrayType():
             inputs.typed.append((source, Value(argument, name)))
             return ArrayHandle(inputs.typed[-1][1])
         case Weak():
             return _weak_input(inputs, name, source, argument.kind)
         case Tuple():
-            names = getattr(argument.cls, "_fields", range(len(argument.fields)))
+            names = getattr(argument.cls, "_fields", map(str, range(len(argument.fields))))
             items = [
                 _input(inputs, f"{name}_{field}", (*source, field), inner)
                 for field, inner in zip(names, argument.fields, strict=True)

@@ -15,7 +15,7 @@ import numpy as np
 from hetir.diagnostics import CompileError, Label
 from hetir.frontend.errors import NumberRangeError, OperandError
 from hetir.frontend.promotion import promote, rank
-from hetir.frontend.values import DEFAULT, RANK, Typed, WeakNumber, describe, number_kind
+from hetir.frontend.values import DEFAULT, RANK, Bundle, Typed, WeakNumber, describe, number_kind
 from hetir.ir import ops
 from hetir.ir.build import Builder, bits_of
 from hetir.ir.core import NO_ATTRS, Attr, Function, Operation, Options, Region, Value
@@ -113,7 +113,8 @@ class Tracer:
         if isinstance(value, WeakNumber):
             return self.materialise(value, kind)
         if number_kind(value) is None:
-            self.fail(OperandError, f"{describe(value)} is no number of `{kind}`")
+            hint = "take one element: `v.x` or `v[i]`" if isinstance(value, Bundle) else None
+            self.fail(OperandError, f"{describe(value)} is no number of `{kind}`", hint=hint)
         number = _python_number(value)
         assert isinstance(number, (bool, int, float))
         if kind.is_int:

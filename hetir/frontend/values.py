@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
+from hetir.frontend.forms import Form, FragmentType, VectorType
 from hetir.ir.core import Value
 from hetir.ir.types import BF16, BOOL, F8E4M3, F8E5M2, F32, I64, ArrayType, Scalar
 from hetir.source import Loc
@@ -52,6 +53,14 @@ class WeakNumber:
     build: Callable[[Tracer, Scalar], Value]
     leaf: bool = False
     portable: bool = True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bundle:
+    """Scalars of one type that are computed with together: of a vector, a lane's of a fragment."""
+
+    type: Form
+    items: tuple[Value, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,7 +128,7 @@ class Poison:
     error: Exception
 
 
-KERNEL_VALUES = (Typed, WeakNumber, ArrayHandle, Extents, RangeValue, FormatText, Method)
+KERNEL_VALUES = (Typed, WeakNumber, Bundle, ArrayHandle, Extents, RangeValue, FormatText, Method)
 
 
 def is_plain(value: Any) -> bool:
@@ -166,7 +175,7 @@ def describe(value: object) -> str:
         return _describe_kernel_value(value)
     if isinstance(value, types.ModuleType):
         return f"the module `{value.__name__}`"
-    if isinstance(value, Scalar):
+    if isinstance(value, (Scalar, VectorType, FragmentType)):
         return f"the type `{value}`"
     if value is None or isinstance(value, (bool, int, float, str)):
         return f"`{value!r}`"
@@ -177,7 +186,7 @@ def describe(value: object) -> str:
 
 def _describe_kernel_value(value: object) -> str:
     match value:
-        case Typed():
+        case Typed() | Bundle():
             return f"`{value.type}`"
         case ArrayHandle():
             return f"the array `{shown_array(value.type)}`"

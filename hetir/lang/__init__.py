@@ -95,6 +95,7 @@ from hetir.lang.subgroups import (
     subgroup_scan,
 )
 from hetir.lang.values import *  # noqa: F403 (its __all__ joins ours)
+from hetir.lang.vectors import dot, insert, load_vector, store_vector, vector
 from hetir.lang.workgroup import workgroup_reduce, workgroup_scan
 
 __all__ = [
@@ -129,6 +130,7 @@ __all__ = [
     "cbrt",
     "cos",
     "cosh",
+    "dot",
     "erf",
     "erfc",
     "exact_add",
@@ -153,8 +155,10 @@ __all__ = [
     "i16",
     "i32",
     "i64",
+    "insert",
     "lane_id",
     "lgamma",
+    "load_vector",
     "local_id",
     "log",
     "log1p",
@@ -183,6 +187,7 @@ __all__ = [
     "static",
     "static_assert",
     "static_range",
+    "store_vector",
     "subgroup_barrier",
     "subgroup_id",
     "subgroup_reduce",
@@ -198,6 +203,7 @@ __all__ = [
     "u64",
     "uniform",
     "uniform_f64",
+    "vector",
     "workgroup_reduce",
     "workgroup_scan",
 ]

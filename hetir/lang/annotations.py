@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hetir.frontend.errors import SignatureError
+from hetir.frontend.forms import VectorType
 from hetir.frontend.parameters import STATIC
 from hetir.frontend.values import is_tuple
 from hetir.ir.types import ArrayType, Scalar
@@ -21,6 +22,12 @@ class Array:
     def __class_getitem__(cls, key: Any) -> ArrayType:
         """The array type of an element type and a number of dimensions."""
         parts: tuple[Any, ...] = key if is_tuple(key) else (key,)
+        if isinstance(parts[0], VectorType):
+            raise SignatureError(
+                f"an array holds scalars, not `{parts[0]}`",
+                hint=f"give it one axis more: `hl.Array[hl.{parts[0].element}, ndim + 1]`,"
+                " and use `hl.load_vector`",
+            )
         if len(parts) != 2 or not isinstance(parts[0], Scalar):
             raise SignatureError(
                 "`hl.Array` takes an element type and a number of dimensions",

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import string
 
+from hetir.frontend.bundles import any_bundle, each
 from hetir.frontend.elementwise import need_scalar
 from hetir.frontend.errors import CallError, NotStaticError, StaticAssertError
+from hetir.frontend.forms import VectorType
 from hetir.frontend.operators import compute, truth
 from hetir.frontend.primitive import current, primitive
-from hetir.frontend.values import FormatText, KernelValue, describe, is_plain, number_kind
+from hetir.frontend.values import (
+    Bundle,
+    FormatText,
+    KernelValue,
+    Typed,
+    describe,
+    is_plain,
+    number_kind,
+)
 from hetir.ir import ops
 from hetir.ir.core import Value
 
@@ -40,6 +50,8 @@ def static_range(*bounds: KernelValue) -> KernelValue:
 def assume_uniform(x: KernelValue) -> KernelValue:
     """`x`, promised to be the same in the whole workgroup; the emulator checks the promise."""
     tracer = current()
+    if any_bundle((x,)):
+        return each(tracer, "assume_uniform", (x,), lambda v: assume_uniform(v[0]))
     need_scalar(tracer, "assume_uniform", x)
     return x if is_plain(x) else tracer.typed(ops.ASSUME_UNIFORM, tracer.default(x))
 
@@ -80,8 +92,8 @@ def assert_(condition: KernelValue, message: KernelValue = "") -> None:
 def print(format: KernelValue, *values: KernelValue) -> None:
     """Write a line to the launch's output.
 
-    `format` is a str whose `{}` take the scalars `values` in order, or an f-string; without
-    any `{}` the values follow it, separated by spaces.
+    `format` is a str whose `{}` take the scalars or vectors `values` in order, or an f-string;
+    without any `{}` the values follow it, separated by spaces.
     """
     tracer = current()
     if isinstance(format, FormatText):
@@ -102,10 +114,30 @@ def print(format: KernelValue, *values: KernelValue) -> None:
             hint="write one `{}` a value",
         )
     operands: list[Value] = []
-    for value in given:
+    text, spread = _spread(text, given)
+    for value in spread:
         need_scalar(tracer, "print", value)
         operands.append(tracer.default(value))
     tracer.emit(ops.PRINT, *operands, attrs={"format": text})
+
+
+def _spread(text: str, given: tuple[KernelValue, ...]) -> tuple[str, list[KernelValue]]:
+    """The format and the values with each vector as its elements in parentheses."""
+    pieces: list[str] = []
+    values: list[KernelValue] = []
+    rest = iter(given)
+    for literal, field, _, _ in string.Formatter().parse(text):
+        pieces.append(literal.replace("{", "{{").replace("}", "}}"))
+        if field is None:
+            continue
+        value = next(rest)
+        if isinstance(value, Bundle) and isinstance(value.type, VectorType):
+            pieces.append("(" + ", ".join(["{}"] * value.type.length) + ")")
+            values += map(Typed, value.items)
+        else:
+            pieces.append("{}")
+            values.append(value)
+    return "".join(pieces), values
 
 
 def _fields(text: str) -> int:

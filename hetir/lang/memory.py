@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hetir.frontend.errors import CallError, ChoiceError, NotStaticError
+from hetir.frontend.forms import VectorType
 from hetir.frontend.primitive import current, primitive
 from hetir.frontend.values import (
     ArrayHandle,
@@ -41,6 +42,12 @@ def _alloc(space: str, shape: KernelValue, dtype: KernelValue) -> KernelValue:
         if number_kind(extent) != "int" or extent < 0:
             tracer.fail(CallError, f"an extent is an integer from 0, got {describe(extent)}")
     if not isinstance(dtype, Scalar):
+        if isinstance(dtype, VectorType):
+            tracer.fail(
+                CallError,
+                f"an array holds scalars, not `{dtype}`",
+                hint=f"give it one axis of {dtype.length} more, and use `hl.load_vector`",
+            )
         tracer.fail(
             CallError, f"a type is needed, got {describe(dtype)}", hint="write `hl.f32` or another"
         )

@@ -6,6 +6,7 @@ does not reads as 0, or as the operation's identity in reductions.
 
 from __future__ import annotations
 
+from hetir.frontend.bundles import any_bundle, each
 from hetir.frontend.errors import OperandError
 from hetir.frontend.primitive import current, primitive
 from hetir.frontend.values import KernelValue, describe
@@ -21,6 +22,8 @@ def _where(where: KernelValue) -> Value:
 
 def _shuffle(mode: str, value: KernelValue, which: KernelValue, where: KernelValue) -> KernelValue:
     tracer = current()
+    if any_bundle((value,)):
+        return each(tracer, "shuffle", (value,), lambda v: _shuffle(mode, v[0], which, where))
     lane = tracer.index(which, "a lane")
     return tracer.typed(ops.SHUFFLE, tracer.default(value), lane, _where(where), mode=mode)
 
@@ -80,6 +83,8 @@ def subgroup_reduce(value: KernelValue, op: str, where: KernelValue = True) -> K
     distances width / 2 down to 1.
     """
     tracer = current()
+    if any_bundle((value,)):
+        return each(tracer, "subgroup_reduce", (value,), lambda v: subgroup_reduce(v[0], op, where))
     ir = tracer.default(value)
     check_reduction("subgroup_reduce", op, value)
     return tracer.typed(ops.SUBGROUP_REDUCE, ir, _where(where), kind=op)
@@ -91,6 +96,13 @@ def subgroup_scan(
 ) -> KernelValue:
     """The reduction of the lanes up to this one, without it unless `inclusive`."""
     tracer = current()
+    if any_bundle((value,)):
+        return each(
+            tracer,
+            "subgroup_scan",
+            (value,),
+            lambda v: subgroup_scan(v[0], op, inclusive, where),
+        )
     ir = tracer.default(value)
     check_reduction("subgroup_scan", op, value)
     return tracer.typed(ops.SUBGROUP_SCAN, ir, _where(where), kind=op, inclusive=bool(inclusive))

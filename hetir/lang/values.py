@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import builtins
 import math
+from collections.abc import Callable
 
 from hetir.frontend.builtin_functions import absolute, extreme
+from hetir.frontend.bundles import any_bundle, each
 from hetir.frontend.calls import convert
 from hetir.frontend.elementwise import computed_in, elementwise
 from hetir.frontend.errors import CallError, OperandError
@@ -63,8 +65,15 @@ def _emit(name: str, spec: Spec, *values: KernelValue, accepts: str = "number") 
 def where(condition: KernelValue, a: KernelValue, b: KernelValue) -> KernelValue:
     """`a` where `condition` is true, else `b`; both are computed.
 
-    `a` and `b` are scalars, or arrays of one type.
+    `a` and `b` are scalars or vectors, or arrays of one type.
     """
+    tracer = current()
+    if any_bundle((condition, a, b)):
+        return each(tracer, "where", (condition, a, b), lambda v: _choose(*v))
+    return _choose(condition, a, b)
+
+
+def _choose(condition: KernelValue, a: KernelValue, b: KernelValue) -> KernelValue:
     tracer = current()
     test = tracer.convert(condition, BOOL)
     if isinstance(a, ArrayHandle) or isinstance(b, ArrayHandle):
@@ -184,27 +193,35 @@ def rint(x: KernelValue) -> KernelValue:
 @primitive
 def isnan(x: KernelValue) -> KernelValue:
     """Whether a float is NaN, as a `bool_`."""
-    kind = computed_in(current(), "isnan", [x], "float")
-    value = current().convert(x, kind)
-    return current().typed(ops.NE, value, value)
+    return _classify("isnan", x, lambda at, _, value: at.typed(ops.NE, value, value))
 
 
 @primitive
 def isinf(x: KernelValue) -> KernelValue:
     """Whether a float is an infinity, as a `bool_`."""
-    tracer = current()
-    kind = computed_in(tracer, "isinf", [x], "float")
-    size = tracer.value(ops.ABS, tracer.convert(x, kind))
-    return tracer.typed(ops.EQ, size, tracer.const(kind, math.inf))
+    return _classify("isinf", x, lambda at, kind, value: _beside_infinity(ops.EQ, at, kind, value))
 
 
 @primitive
 def isfinite(x: KernelValue) -> KernelValue:
     """Whether a float is neither NaN nor an infinity, as a `bool_`."""
+    return _classify(
+        "isfinite", x, lambda at, kind, value: _beside_infinity(ops.LT, at, kind, value)
+    )
+
+
+def _classify(
+    name: str, x: KernelValue, test: Callable[[Tracer, Scalar, Value], Typed]
+) -> KernelValue:
     tracer = current()
-    kind = computed_in(tracer, "isfinite", [x], "float")
-    size = tracer.value(ops.ABS, tracer.convert(x, kind))
-    return tracer.typed(ops.LT, size, tracer.const(kind, math.inf))
+    if any_bundle((x,)):
+        return each(tracer, name, (x,), lambda v: _classify(name, v[0], test))
+    kind = computed_in(tracer, name, [x], "float")
+    return test(tracer, kind, tracer.convert(x, kind))
+
+
+def _beside_infinity(spec: Spec, at: Tracer, kind: Scalar, value: Value) -> Typed:
+    return at.typed(spec, at.value(ops.ABS, value), at.const(kind, math.inf))
 
 
 @primitive
@@ -220,6 +237,13 @@ def cast(x: KernelValue, dtype: KernelValue) -> KernelValue:
 @primitive
 def bitcast(x: KernelValue, dtype: KernelValue) -> KernelValue:
     """The bits of `x` as a type of the same width; a NaN gives its canonical bits."""
+    tracer = current()
+    if any_bundle((x,)):
+        return each(tracer, "bitcast", (x,), lambda v: _bits(v[0], dtype))
+    return _bits(x, dtype)
+
+
+def _bits(x: KernelValue, dtype: KernelValue) -> KernelValue:
     tracer = current()
     source = tracer.default(x)
     if not isinstance(dtype, Scalar):

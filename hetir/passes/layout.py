@@ -29,7 +29,7 @@ def layout_of(kernel: Kernel) -> Layout:
         slots.append(
             Slot(
                 offset=offset,
-                source=param.source,
+                source=tuple(map(_step, param.source)),
                 dtype=str(kind if scalar else kind.element),
                 ndim=None if scalar else kind.ndim,
                 reads=scalar or param.value in reads,
@@ -38,6 +38,11 @@ def layout_of(kernel: Kernel) -> Layout:
         )
         offset += size
     return Layout(slots=tuple(slots), size=-(-offset // 16) * 16)
+
+
+def _step(field: int | str) -> int | str:
+    """A field as the runtime takes it: in a tuple or vector its position."""
+    return int(field) if isinstance(field, str) and field.isdecimal() else field
 
 
 def accessed(kernel: Kernel) -> tuple[set[Value], set[Value]]:

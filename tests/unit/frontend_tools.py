@@ -51,7 +51,7 @@ def _value(arguments, source, kind):
     position, *path = source
     value = arguments[position]
     for field in path:
-        value = getattr(value, field) if isinstance(field, str) else value[field]
+        value = value[int(field)] if field.isdecimal() else getattr(value, field)
     return value if isinstance(value, np.ndarray) else kind.numpy.type(value)
 
 

@@ -309,6 +309,76 @@ CASES = {
             total += x[0]
             total = 0
         """),
+    "vector_as_condition": ("f32x4, f32[:]", """
+        def kernel(v, x):
+            if v > 0:
+                x[0] = 1
+        """),
+    "vector_changed": ("f32x4", """
+        def kernel(v):
+            v[0] = 1
+        """),
+    "vector_element_assigned": ("f32x4", """
+        def kernel(v):
+            v.x = 1.0
+        """),
+    "vector_index_too_large": ("f32x4, f32[:]", """
+        def kernel(v, x):
+            x[0] = v[4]
+        """),
+    "vector_into_one_element": ("f32x4, f32[:]", """
+        def kernel(v, x):
+            x[0] = v * 2
+        """),
+    "vector_joins_a_scalar": ("f32x4, f32[:]", """
+        def kernel(v, x):
+            if x[0] > 0:
+                a = v
+            else:
+                a = x[1]
+            x[0] = hl.dot(a, v)
+        """),
+    "vector_length_at_run_time": ("f32[:], i32", """
+        def kernel(x, n):
+            x[0] = hl.load_vector(x, 0, n).x
+        """),
+    "vector_lengths_differ": ("f32x4, f32x3, f32[:]", """
+        def kernel(v, w, x):
+            x[0] = hl.dot(v, w)
+        """),
+    "vector_of_five": ("f32[:]", """
+        def kernel(x):
+            v = hl.vector(hl.f32, 5)
+        """),
+    "vector_of_wrong_count": ("f32x2, f32[:]", """
+        def kernel(v, x):
+            w = hl.vector(hl.f32, 4)(v, 1.0)
+        """),
+    "vector_past_static_shape": ("f32[:]", """
+        def kernel(x):
+            t = hl.private(8, hl.f32)
+            x[0] = hl.load_vector(t, 5, 4).x
+        """),
+    "vector_slice_of_one": ("f32x4, f32[:]", """
+        def kernel(v, x):
+            x[0] = v[1:2]
+        """),
+    "vector_stored_without_axes": ("f32x2, f32[:, :]", """
+        def kernel(v, x):
+            hl.store_vector(x, 0, v)
+        """),
+    "vector_swizzle": ("f32x2, f32[:]", """
+        def kernel(v, x):
+            x[0] = v.xyz.z
+        """),
+    "vector_to_int": ("f32x2, i32[:]", """
+        def kernel(v, x):
+            x[0] = int(v)
+        """),
+    "vectors_shared": ("f32[:]", """
+        def kernel(x):
+            t = hl.shared(32, hl.vector(hl.f32, 4))
+        """),
     "while_over_array": ("f32[:]", """
         def kernel(x):
             for v in x:
