@@ -13,7 +13,7 @@ import numpy as np
 
 from hetir import limits, runtime
 from hetir.artifact import Artifact, Resources
-from hetir.backends.host import fingerprint
+from hetir.backends import host
 from hetir.diagnostics import CompileError, Label
 from hetir.frontend import Argument, Static, Traced, parse_signature
 from hetir.frontend import record as record_function
@@ -31,6 +31,7 @@ from hetir.passes.layout import layout_of
 from hetir.passes.reproducible import reproducible
 from hetir.passes.simplify import simplify
 from hetir.residency import suggest_workgroup
+from hetir.target import Assumptions
 from hetir.version import CODE_VERSION
 
 if TYPE_CHECKING:
@@ -59,8 +60,13 @@ class TargetError(CompileError):
     code = "HET360"
 
 
-# one module a family of targets: `compile_kernel(kernel, target=, workgroup=)` gives an artifact
+# one module a family of targets: `compile_kernel(kernel, target=, workgroup=, assumptions=)` gives
+# an artifact, `fingerprint(target)` is part of the key, and `USES` has the fields of Assumptions
+# that the code depends on
 _BACKENDS: Mapping[str, Any] = {"cpu": cpu, "ptx": ptx, "spirv": spirv}
+# what says the two last without LLVM
+_DESCRIBED: Mapping[str, Any] = {**_BACKENDS, "cpu": host}
+_NOTHING = Assumptions()
 
 
 class Source(Protocol):
@@ -110,6 +116,7 @@ def compile(
     *,
     target: str = "cpu",
     workgroup: int | tuple[int, ...] | None = None,
+    assumptions: Assumptions = _NOTHING,
 ) -> Artifact:
     """Compile a kernel ahead of time.
 
@@ -120,13 +127,15 @@ def compile(
         target: a name of `hetir.targets()`: `hetir` gives portable hetIR text, `cpu` object
             code for this machine.
         workgroup: work-items a workgroup that the code may rely on, one to three sizes.
+        assumptions: what every launch of the code promises of its arguments; nothing if left
+            out, with 64-bit indices. What the target's backend does not use changes nothing.
 
     Raises:
         CompileError: the kernel is wrong, or asks for more than the target has.
     """
     arguments = signature if isinstance(signature, tuple) else _arguments(kernel, signature)
     items = None if workgroup is None else dims(workgroup)
-    return lower(prepare(record(kernel, arguments).module), target, items)
+    return lower(prepare(record(kernel, arguments).module), target, items, assumptions)
 
 
 def _arguments(kernel: Source, signature: str | None) -> tuple[Argument, ...]:
@@ -192,7 +201,24 @@ def prepare(module: Module) -> Kernel:
     return inlined
 
 
-def lower(kernel: Kernel, target: str, workgroup: Dims | None = None) -> Artifact:
+def uses(target: str) -> frozenset[str]:
+    """The fields of `Assumptions` that a target's code depends on."""
+    described = _DESCRIBED.get(target.partition(":")[0])
+    return frozenset() if described is None else getattr(described, "USES", frozenset())
+
+
+def used(assumptions: Assumptions, target: str) -> Assumptions:
+    """The assumptions without what the target's code does not depend on."""
+    fields = uses(target)
+    return Assumptions(**{name: getattr(assumptions, name) for name in fields})
+
+
+def lower(
+    kernel: Kernel,
+    target: str,
+    workgroup: Dims | None = None,
+    assumptions: Assumptions = _NOTHING,
+) -> Artifact:
     """Compile hetIR for a target, by the disk cache where the target's code is cached."""
     family = target.partition(":")[0]
     check_limits(kernel, target, workgroup)
@@ -206,13 +232,13 @@ def lower(kernel: Kernel, target: str, workgroup: Dims | None = None) -> Artifac
         raise TargetError(
             f"`{target}` has no backend in this version", hint='compile for target="cpu" or "hetir"'
         )
-    backend = _BACKENDS[family]
-    # the host's fingerprint needs no LLVM
-    print_of = fingerprint if family == "cpu" else backend.fingerprint
-    key = cache_key(kernel, print_of(target), workgroup)
+    backend, promised = _BACKENDS[family], used(assumptions, target)
+    key = cache_key(kernel, _DESCRIBED[family].fingerprint(target), workgroup, promised)
+    options = {"assumptions": promised} if uses(target) else {}
 
     def make() -> bytes:
-        made = backend.compile_kernel(simplify(kernel), target=target, workgroup=workgroup)
+        simple = simplify(kernel)
+        made = backend.compile_kernel(simple, target=target, workgroup=workgroup, **options)
         return runtime.encode(replace(finish(made, kernel), key=key))
 
     return runtime.decode(runtime.cache().make(key, make))
@@ -251,9 +277,16 @@ def describe(kernel: Kernel, text: str, workgroup: Dims | None) -> Artifact:
     return finish(made, kernel)
 
 
-def cache_key(kernel: Kernel, fingerprint: str, workgroup: Dims | None) -> str:
+def cache_key(
+    kernel: Kernel,
+    fingerprint: str,
+    workgroup: Dims | None,
+    assumptions: Assumptions = _NOTHING,
+) -> str:
     """A hash of everything that shapes the code."""
-    parts = (content_hash(kernel), locations_hash(kernel), fingerprint, workgroup, CODE_VERSION)
+    hashes = content_hash(kernel), locations_hash(kernel)
+    promises = assumptions.index_bits, assumptions.disjoint, assumptions.aligned
+    parts = (*hashes, fingerprint, workgroup, promises, CODE_VERSION)
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from hetir import compiler, limits, records, runtime
-from hetir.artifact import Artifact
+from hetir.artifact import Artifact, Layout
 from hetir.compiler import Dims
 from hetir.diagnostics import CompileError, LaunchError
 from hetir.frontend import (
@@ -29,6 +29,8 @@ from hetir.frontend import (
 from hetir.ir.core import Kernel as IrKernel
 from hetir.ir.core import Options
 from hetir.ir.types import SCALARS, ArrayType, Scalar
+from hetir.passes.layout import layout_of
+from hetir.target import Assumptions
 
 Extents = int | tuple[int, ...]
 
@@ -125,19 +127,75 @@ def kernel(  # noqa: PLR0913 - the options of the contract
 
 
 @dataclass(frozen=True, slots=True)
-class Specialisation:
-    """A kernel compiled for given argument types.
+class Compiled:
+    """One compilation of a specialisation, loaded on a device."""
 
-    `traced` says what was captured from outside; `loaded` holds one program a device and
-    workgroup.
+    device: str
+    workgroup: Dims
+    assumptions: Assumptions
+    artifact: Artifact
+    program: runtime.Program
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A specialisation on one device: `mask` has the facts that the device's backend uses."""
+
+    packer: runtime.Packer
+    mask: int
+    compiled: dict[tuple[Dims, int], Compiled] = field(
+        default_factory=dict[tuple[Dims, int], Compiled]
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Specialisation:
+    """A kernel traced for given argument types, and what was compiled of it, device by device.
+
+    `str` shows the key in words. `traced` says what was captured from outside.
     """
 
     arguments: tuple[Argument, ...]
     traced: Traced
     kernel: IrKernel
-    loaded: dict[tuple[str, Dims], tuple[Artifact, Any]] = field(
-        default_factory=dict[tuple[str, Dims], tuple[Artifact, Any]]
-    )
+    layout: Layout
+    places: dict[str, Place] = field(default_factory=dict[str, Place])
+
+    @property
+    def compiled(self) -> tuple[Compiled, ...]:
+        """Everything that was compiled, in order."""
+        places = list(self.places.values())
+        return tuple(made for place in places for made in list(place.compiled.values()))
+
+    def __str__(self) -> str:
+        """One line of the types, then a line for each compilation."""
+        types = ", ".join(map(_shown, self.arguments))
+        lines = [f"{self.kernel.name}({types})"]
+        for made in self.compiled:
+            promises = _promises(made.assumptions, self.kernel)
+            lines.append(f"  {made.device}, workgroup {made.workgroup}: {promises}")
+        return "\n".join(lines)
+
+
+def _shown(argument: Argument) -> str:
+    match argument:
+        case Static():
+            return f"static {argument.value!r}"
+        case Weak():
+            return argument.kind
+        case Tuple():
+            return f"{argument.cls.__name__}({', '.join(map(_shown, argument.fields))})"
+        case _:
+            return str(argument)
+
+
+def _promises(assumptions: Assumptions, kernel: IrKernel) -> str:
+    """What the code relies on, in words."""
+    aligned = [p.value.name for p, a in zip(kernel.params, assumptions.aligned, strict=False) if a]
+    words = [f"{assumptions.index_bits}-bit indices"]
+    words += ["disjoint arrays"] if assumptions.disjoint else []
+    words += [f"{', '.join(aligned)} aligned to 16 bytes"] if aligned else []
+    return ", ".join(words)
 
 
 class Kernel:
@@ -165,7 +223,10 @@ class Kernel:
         self._grid = grid
         self._workgroup = workgroup
         self.bound = bound
-        self.specialisations: dict[tuple[object, ...], Specialisation] = {}
+        self._kinds = bytes(map(_kind, self.declared.values()))
+        self._specialisations: dict[object, Specialisation] = {}
+        self._lock = runtime.ForkSafeLock()
+        self._key_of: Callable[..., object] | None = None
         self._signature = inspect.Signature(
             [
                 inspect.Parameter(
@@ -194,6 +255,11 @@ class Kernel:
             )
             self._methods[id(instance)] = found
         return found
+
+    @property
+    def specialisations(self) -> tuple[Specialisation, ...]:
+        """What the kernel was traced and compiled for so far; `print` shows each in words."""
+        return tuple(self._specialisations.values())
 
     def __getitem__(self, shape: tuple[Extents, Extents]) -> Callable[..., None]:
         """`kernel[grid, workgroup]`: each an int or a tuple of one to three."""
@@ -262,22 +328,23 @@ class Kernel:
         values = self.operands(arguments)
         size = self._automatic(values, grid, device) if workgroup == "auto" else workgroup
         items = compiler.dims(size)
-        artifact, program = self.program(values, device, items)
-        return program.launch(
-            (*self.bound, *values),
-            grid=compiler.dims(grid(items) if callable(grid) else grid),
+        groups = compiler.dims(grid(items) if callable(grid) else grid)
+        made, values, block = self._ready(values, device, groups, items)
+        return made.program.launch(
+            values,
+            grid=groups,
             workgroup=items,
             queue=queue,
             after=after,
-            records=_records(artifact),
+            records=_records(made.artifact),
+            block=block,
         )
 
     def _run(self, grid: Dims, workgroup: Dims, *arguments: Any, **named: Any) -> None:
         if named or len(arguments) != len(self.parameters):
             arguments = self.bind(arguments, named)
-        values = tuple(map(runtime.as_operand, arguments))
-        artifact, program = self.program(values, "cpu", workgroup)
-        program.run((*self.bound, *values), grid, workgroup, records=_records(artifact))
+        made, values, block = self._ready(arguments, "cpu", grid, workgroup)
+        made.program.run(values, grid, workgroup, _records(made.artifact), block)
 
     def operands(self, arguments: Sequence[Any] | Mapping[str, Any]) -> tuple[Any, ...]:
         """The arguments of a launch in the order of the parameters, as the runtime takes them."""
@@ -338,24 +405,64 @@ class Kernel:
         return (*map(Static, self.bound), *(_argument(p, v) for p, v in pairs))
 
     def program(
-        self, values: tuple[Any, ...], device: Any, workgroup: Dims
-    ) -> tuple[Artifact, Any]:
-        """The kernel compiled for these values and workgroup, and loaded on a device."""
-        found = self.specialisation(values)
-        name = device if isinstance(device, str) else runtime.device(device).name
-        entry = found.loaded.get((name, workgroup))
-        if entry is None:
-            entry = found.loaded[name, workgroup] = self._load(found, device, workgroup)
-        return entry
+        self, values: tuple[Any, ...], device: Any, workgroup: Dims, grid: Dims = (1, 1, 1)
+    ) -> tuple[Artifact, runtime.Program]:
+        """The kernel compiled for a launch with these values, and loaded on a device."""
+        made, _, _ = self._ready(values, device, grid, workgroup)
+        return made.artifact, made.program
 
     def specialisation(self, values: tuple[Any, ...]) -> Specialisation:
         """The kernel traced for values like these, once."""
-        key = tuple(map(_type_key, self.declared.values(), values))
-        found = self.specialisations.get(key)
-        if found is None or found.traced.stale:
-            found = self._specialise(values)
-            self.specialisations[key] = found
-        return found
+        return self._specialisation(values)[0]
+
+    def _specialisation(self, values: tuple[Any, ...]) -> tuple[Specialisation, tuple[Any, ...]]:
+        """The specialisation, and the values as the runtime takes them."""
+        key_of = self._key_of
+        if key_of is None:
+            key_of = self._key_of = runtime.launcher().key
+        key = key_of(values, self._kinds, _static_key)
+        if key is None:
+            values = tuple(map(runtime.as_operand, values))
+            key = key_of(values, self._kinds, _static_key)
+            if key is None:  # refused, and by whoever knows why
+                return self._specialise(values), values
+        found = self._specialisations.get(key)
+        if found is None or (found.traced.captures and found.traced.stale):
+            with self._lock:
+                found = self._specialisations.get(key)
+                if found is None or found.traced.stale:
+                    found = self._specialise(values)
+                    self._specialisations[key] = found
+        return found, values
+
+    def _ready(
+        self, values: tuple[Any, ...], device: Any, grid: Dims, workgroup: Dims
+    ) -> tuple[Compiled, tuple[Any, ...], bytes]:
+        """What a launch needs: the code for it, all values, and the block that they make."""
+        found, values = self._specialisation(values)
+        name = device if isinstance(device, str) else runtime.device(device).name
+        place = found.places.get(name)
+        if place is None:
+            place = self._place(found, device, name)
+        if self.bound:
+            values = (*self.bound, *values)
+        block, facts = place.packer.pack(values, grid, workgroup)
+        key = workgroup, facts & place.mask
+        made = place.compiled.get(key)
+        if made is None:
+            with self._lock:
+                made = place.compiled.get(key)
+                if made is None:
+                    made = self._compile(found, device, workgroup, facts)
+                    place.compiled[key] = made
+        return made, values, block
+
+    def _place(self, found: Specialisation, device: Any, name: str) -> Place:
+        on = runtime.device(device) if isinstance(device, str) else device
+        names = (*("self" for _ in self.bound), *self.parameters)
+        mask = _mask(compiler.uses(on.target), len(found.layout.slots))
+        made = Place(runtime.Packer(found.layout, on, names), mask)
+        return found.places.setdefault(name, made)
 
     def _automatic(
         self, values: tuple[Any, ...], grid: Extents | Callable[[Dims], Extents], device: Any
@@ -378,16 +485,37 @@ class Kernel:
     def _specialise(self, values: tuple[Any, ...]) -> Specialisation:
         arguments = self.specialise(values)
         traced = compiler.record(self, arguments)
-        return Specialisation(arguments, traced, compiler.prepare(traced.module))
+        kernel = compiler.prepare(traced.module)
+        return Specialisation(arguments, traced, kernel, layout_of(kernel))
 
-    def _load(self, found: Specialisation, device: Any, workgroup: Dims) -> tuple[Artifact, Any]:
+    def _compile(self, found: Specialisation, device: Any, workgroup: Dims, facts: int) -> Compiled:
         on = runtime.device(device) if isinstance(device, str) else device
+        assumptions = Assumptions()
         if on.target == "hetir":
             artifact = compiler.for_evaluator(found.kernel)
         else:
             limits.check_workgroup(on.portrait.limits, workgroup)
-            artifact = compiler.lower(found.kernel, on.target, workgroup)
-        return artifact, on.load(artifact, names=(*("self" for _ in self.bound), *self.parameters))
+            assumptions = compiler.used(_assumptions(facts, found.layout), on.target)
+            artifact = compiler.lower(found.kernel, on.target, workgroup, assumptions)
+        program = on.load(artifact, names=(*("self" for _ in self.bound), *self.parameters))
+        return Compiled(on.name, workgroup, assumptions, artifact, program)
+
+
+def _mask(uses: frozenset[str], slots: int) -> int:
+    """The facts that some fields of `Assumptions` are made of."""
+    wide = runtime.WIDE if "index_bits" in uses else 0
+    meets = runtime.MEETS if "disjoint" in uses else 0
+    aligned = range(slots) if "aligned" in uses else ()
+    return wide | meets | sum(map(runtime.aligned_bit, aligned))
+
+
+def _assumptions(facts: int, layout: Layout) -> Assumptions:
+    """What the facts of a launch let code rely on."""
+    return Assumptions(
+        index_bits=64 if facts & runtime.WIDE else 32,
+        disjoint=not facts & runtime.MEETS,
+        aligned=tuple(bool(facts & runtime.aligned_bit(i)) for i in range(len(layout.slots))),
+    )
 
 
 def _records(artifact: Artifact) -> runtime.Records | None:
@@ -455,10 +583,6 @@ def _class_of(value: object) -> type:
     return type(value)
 
 
-def _is_tuple(value: object) -> bool:
-    return isinstance(value, tuple)
-
-
 def _is_named_tuple(value: object) -> bool:
     return isinstance(value, tuple) and hasattr(value, "_fields")  # pyright: ignore[reportUnknownArgumentType]
 
@@ -510,26 +634,11 @@ def _known_strides(value: Any, element: Scalar) -> tuple[int | None, ...] | None
     return tuple(strides) if any(s is not None for s in strides) else None
 
 
-def _type_key(parameter: Parameter, value: Any) -> object:
-    """The part of the specialisation key that a value makes."""
-    kind = _class_of(value)
+def _kind(parameter: Parameter) -> int:
+    """What native/python/launch.c must know of a parameter to make its part of the key."""
     if parameter.annotation is STATIC:
-        return _static_key(value)
-    if isinstance(parameter.annotation, VectorType):
-        return VectorType, _extent_of(value)
-    if type(value) is np.ndarray:
-        return value.dtype, value.strides and _stride_key(value)
-    if _is_array(value) and not _is_numpy_scalar(value):
-        return value.dtype, value.strides and _stride_key(value)
-    if _is_tuple(value):
-        named = tuple_fields(kind) or (Parameter("", None),) * len(value)
-        return kind, tuple(map(_type_key, named, value))
-    return kind
-
-
-def _stride_key(value: Any) -> tuple[int, bool, tuple[bool, ...]]:
-    last = value.strides[-1] == value.dtype.itemsize or value.shape[-1] == 1
-    return value.ndim, last, tuple(s == 0 for s in value.strides)
+        return 1
+    return 2 if isinstance(parameter.annotation, VectorType) else 0
 
 
 def _static_key(value: Any) -> object:

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <time.h>
 
+enum { MOST_ALONE_BYTES = 2048 };
+
 static edge closed; /* marks the followers of a job that has ended */
 
 int64_t hetir_now(void)
@@ -349,6 +351,30 @@ static void run_shared(hetir_job *job, int64_t deadline)
     }
 }
 
+/* Runs one workgroup on this thread. It needs no job: nobody else could take a part of it. */
+static int run_alone(hetir_program *program, const uint8_t *args, size_t args_size,
+                     const int64_t *shape, uint8_t *records)
+{
+    uint64_t stop = 0, scratch_bytes;
+    hetir_launch launch = {.records = records, .stop = &stop};
+    int64_t items = 1;
+    uint8_t *memory;
+    uint8_t block[MOST_ALONE_BYTES] __attribute__((aligned(64)));
+    for (int i = 0; i < 3; i++) {
+        launch.num_groups[i] = shape[i];
+        launch.group_size[i] = shape[i + 3];
+        if (shape[i + 3] < 0 || __builtin_mul_overflow(items, shape[i + 3], &items))
+            return HETIR_NO_MEMORY;
+    }
+    if (__builtin_mul_overflow(program->item_bytes, (uint64_t)items, &scratch_bytes) ||
+        __builtin_add_overflow(program->shared_bytes, scratch_bytes, &scratch_bytes) ||
+        !(memory = hetir_scratch(scratch_bytes)))
+        return HETIR_NO_MEMORY;
+    memcpy(block, args, args_size);
+    program->entry(block, &launch, memory, 0, 1);
+    return HETIR_DONE;
+}
+
 int hetir_run(hetir_program *program, const uint8_t *args, size_t args_size, int64_t groups_x,
               int64_t groups_y, int64_t groups_z, int64_t size_x, int64_t size_y, int64_t size_z,
               uint8_t *records, int64_t slice_ns, hetir_job **job)
@@ -356,6 +382,9 @@ int hetir_run(hetir_program *program, const uint8_t *args, size_t args_size, int
     int64_t shape[6] = {groups_x, groups_y, groups_z, size_x, size_y, size_z};
     int64_t deadline = slice_ns < 0 ? 0 : hetir_now() + slice_ns;
     int status;
+    *job = NULL;
+    if (groups_x == 1 && groups_y == 1 && groups_z == 1 && args_size <= MOST_ALONE_BYTES)
+        return run_alone(program, args, args_size, shape, records);
     *job = hetir_job_make(program, args, args_size, shape, records);
     if (!*job)
         return HETIR_NO_MEMORY;

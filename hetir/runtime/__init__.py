@@ -56,7 +56,9 @@ from hetir.runtime.errors import (
     OutOfMemoryError,
 )
 from hetir.runtime.launch import Launch
+from hetir.runtime.locks import ForkSafeLock
 from hetir.runtime.operands import as_operand
+from hetir.runtime.pack import MEETS, WIDE, Packer, aligned_bit, launcher
 from hetir.runtime.program import Program
 from hetir.runtime.registry import absent, array, device, devices, empty, register, zeros
 from hetir.runtime.slots import host_slots
@@ -64,6 +66,8 @@ from hetir.runtime.staging import snapshot
 from hetir.runtime.store import decode, encode
 
 __all__ = [
+    "MEETS",
+    "WIDE",
     "Absent",
     "ArgumentError",
     "Array",
@@ -76,16 +80,19 @@ __all__ = [
     "EmulatorDriver",
     "Event",
     "Execute",
+    "ForkSafeLock",
     "Launch",
     "LaunchFailedError",
     "LaunchTimeoutError",
     "OutOfMemoryError",
+    "Packer",
     "Portrait",
     "Program",
     "PtxEmulatorDriver",
     "Queue",
     "Records",
     "absent",
+    "aligned_bit",
     "array",
     "as_operand",
     "cache",
@@ -95,6 +102,7 @@ __all__ = [
     "empty",
     "encode",
     "host_slots",
+    "launcher",
     "register",
     "snapshot",
     "zeros",

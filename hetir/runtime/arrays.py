@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import struct
 from collections.abc import Sequence
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from hetir.runtime.driver import Memory
-from hetir.runtime.dtypes import NAMES, NUMPY
+from hetir.runtime.dtypes import CODES, NAMES, NUMPY
 from hetir.runtime.errors import ArgumentError
 from hetir.runtime.hostmemory import host_bytes
 from hetir.runtime.layout import bounds, contiguous_strides
@@ -46,7 +47,8 @@ class Flags(NamedTuple):
 class Array:
     """A strided array in a device's memory; `strides` and `offset` are in bytes."""
 
-    __slots__ = ("address", "buffer", "dtype", "flags", "offset", "shape", "strides")
+    __slots__ = ("address", "buffer", "device", "dtype", "flags", "offset", "packed", "shape",
+                 "strides")  # fmt: skip
 
     def __init__(
         self,
@@ -60,11 +62,15 @@ class Array:
         self.strides, self.offset = strides, offset
         self.address = buffer.memory.address + offset
         self.flags = Flags(strides == contiguous_strides(shape, dtype.itemsize))
+        self.device: Device = buffer.device
+        self.packed = self._pack()
 
-    @property
-    def device(self) -> Device:
-        """Where it lies."""
-        return self.buffer.device
+    def _pack(self) -> bytes:
+        """What native/python/launch.c reads: code, dimensions, host memory, the slot's words."""
+        ndim, code = len(self.shape), CODES[NAMES[self.dtype]]
+        host = self.device.portrait.host_memory
+        words = (self.address, *self.shape, *self.strides)
+        return struct.pack(f"<BB?5xQ{2 * ndim}q", code, ndim, host, *words)
 
     @property
     def ndim(self) -> int:

@@ -26,23 +26,16 @@ NUMPY: Mapping[str, DType] = MappingProxyType(
     }
 )
 NAMES: Mapping[DType, str] = MappingProxyType({dtype: name for name, dtype in NUMPY.items()})
-
-# of the struct module; floats of 16 bits and fewer are packed as their bits
-CODES: Mapping[str, str] = MappingProxyType(
-    {
-        "bool": "?",
-        **dict(zip(("i8", "i16", "i32", "i64"), "bhiq", strict=True)),
-        **dict(zip(("u8", "u16", "u32", "u64"), "BHIQ", strict=True)),
-        **{"f16": "H", "bf16": "H", "f32": "I", "f64": "d", "f8e4m3": "B", "f8e5m2": "B"},
-    }
-)
+# what native/python/launch.c knows each type by
+CODES: Mapping[str, int] = MappingProxyType({name: code for code, name in enumerate(NUMPY)})
 
 
-def packer_of(dtype: str) -> Callable[[Any], Any]:
-    """What turns a Python or NumPy scalar into the value that CODES packs.
+def converter_of(dtype: str) -> Callable[[Any], Any]:
+    """What turns a Python or NumPy scalar into an integer or, for f64, a Python float.
 
-    Integers must be in range (checked by `struct`); numbers become floats by one rounding,
-    to infinity where they are too large, and to the largest f8, which saturates.
+    Floats of 32 bits and fewer become the integer of their bits. Numbers become floats by one
+    rounding, to infinity where they are too large, and to the largest f8, which saturates. The
+    range of integers is the caller's to check.
     """
     match dtype:
         case "bool":
@@ -88,6 +81,8 @@ def _to_f32(value: Any) -> int:
         return _U32.unpack(_F32.pack(value))[0]
     except OverflowError:
         return 0x7F800000 if value > 0 else 0xFF800000
+    except struct.error as error:
+        raise TypeError(str(error)) from None
 
 
 def _is_large(value: Any) -> bool:

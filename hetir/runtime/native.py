@@ -12,6 +12,7 @@ from hetir.runtime.errors import DeviceError
 
 VERSION = 1
 _LIBRARY = "libhetir_runtime.so"
+_EXTENSION = "_launch.abi3.so"
 _BINDINGS = "_native_api.py"
 
 
@@ -37,6 +38,17 @@ def native() -> Native:
     return Native(lib, module.ffi)
 
 
+@cache
+def extension() -> ModuleType:
+    """The Python extension in C, loaded once a process."""
+    try:
+        return _load(_folder() / _EXTENSION)
+    except ImportError as error:
+        raise DeviceError(f"{error}", hint="use hetir in the main interpreter, or run "
+                          "`pip install .` again") from error  # fmt: skip
+
+
+@cache
 def _folder() -> Path:
     """Where the built files lie: beside this file, or in the installed package.
 
@@ -57,7 +69,8 @@ def _folder() -> Path:
 
 
 def _load(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("hetir.runtime._native_api", path)
+    name = path.name.partition(".")[0]
+    spec = importlib.util.spec_from_file_location(f"hetir.runtime.{name}", path)
     if spec is None or spec.loader is None:
         raise DeviceError(f"{path} cannot be read", hint="run `pip install .` again")
     module = importlib.util.module_from_spec(spec)

@@ -1,49 +1,79 @@
-"""From arguments to the canonical block: checked against their slots and packed."""
+"""From arguments to the canonical block: checked against their slots and packed, in C."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hetir.artifact import Layout, Slot
 from hetir.runtime.arrays import Array
-from hetir.runtime.dtypes import CODES, NAMES, NUMPY, packer_of
+from hetir.runtime.driver import Dims
+from hetir.runtime.dtypes import CODES, NAMES, NUMPY, converter_of
 from hetir.runtime.errors import ArgumentError
-from hetir.runtime.layout import overlaps_itself
-from hetir.runtime.native import native
+from hetir.runtime.native import extension
 
 if TYPE_CHECKING:
     from hetir.runtime.device import Device
 
-Take = Callable[[Sequence[Any], list[Any]], None]
 Operand = np.ndarray[Any, Any] | Array
-_NDARRAY: type[Any] = np.ndarray
+WIDE, MEETS = 1, 2
+"""Facts of a launch: something needs more than 32 bits; an array that is written meets another."""
+_FIRST_ALIGNED, _MOST_FACTS = 2, 62
+_ONE: Dims = (1, 1, 1)
+
+
+def aligned_bit(slot: int) -> int:
+    """The fact that the array of a slot is aligned to 16 bytes; 0 for slots too far back."""
+    place = slot + _FIRST_ALIGNED
+    return 1 << place if place < _MOST_FACTS else 0
+
+
+@cache
+def launcher() -> Any:
+    """The C extension, told which types there are."""
+    module = extension()
+    numbers = {dtype.num: CODES[name] for name, dtype in NUMPY.items()}
+    scalars: dict[type, int] = {dtype.type: CODES[name] for name, dtype in NUMPY.items()}
+    for other in map(np.dtype, "ilqILQ"):  # C has two types of one size
+        code = CODES[NAMES[other]]
+        numbers[other.num] = scalars[other.type] = code
+    sizes = tuple(dtype.itemsize for dtype in NUMPY.values())
+    module.setup(numbers, sizes, scalars, Array)
+    return module
 
 
 class Packer:
-    """Packs the arguments of one layout for `device`; `names` are the parameters', for messages."""
+    """Packs the arguments of one layout for `device`; `names` are the parameters', for messages.
+
+    `pack(values, grid, workgroup)` takes tuples and gives the block, with host addresses, and
+    the facts of the launch. Raises ArgumentError.
+    """
 
     def __init__(self, layout: Layout, device: Device, names: Sequence[str] = ()) -> None:
         self.layout = layout
         self.device = device
         self.names = names
-        self._struct = struct.Struct(_format(layout))
-        self._takes = [self._take(slot) for slot in layout.slots]
-        ffi = native().ffi
-        self._from_buffer, self._cast = ffi.from_buffer, ffi.cast
+        slots = tuple(
+            (
+                slot.offset,
+                -1 if slot.ndim is None else slot.ndim,
+                CODES[slot.dtype],
+                slot.writes,
+                slot.source,
+                converter_of(slot.dtype),
+            )
+            for slot in layout.slots
+        )
+        native: Any = launcher().Packer(layout.size, slots, device, self._refuse)
+        self.pack: Callable[[Sequence[Any], Dims, Dims], tuple[bytes, int]] = native.pack
 
-    def pack(self, values: Sequence[Any]) -> bytes:
-        """The block, with host addresses. Raises ArgumentError."""
-        fields: list[Any] = []
-        for take in self._takes:
-            take(values, fields)
-        try:
-            return self._struct.pack(*fields)
-        except struct.error:
-            raise self._out_of_range(values) from None
+    def block(self, values: Sequence[Any]) -> bytes:
+        """The block alone."""
+        return self.pack(tuple(values), _ONE, _ONE)[0]
 
     def place(self, block: bytes, addresses: Sequence[int]) -> bytes:
         """The same block with other addresses for its arrays, in the order of the slots."""
@@ -55,7 +85,7 @@ class Packer:
 
     def operands(self, values: Sequence[Any]) -> list[tuple[Slot, Operand]]:
         """The array slots with what they take."""
-        return [(s, _lookup(s)(values)) for s in self.layout.slots if s.ndim is not None]
+        return [(s, value_of(s, values)) for s in self.layout.slots if s.ndim is not None]
 
     def name(self, slot: Slot) -> str:
         """What a message calls a slot's argument."""
@@ -64,59 +94,32 @@ class Packer:
         root = f"`{self.names[index]}`" if index < len(self.names) else f"argument {index}"
         return root if not fields else f"`{'.'.join([root.strip('`'), *map(str, fields)])}`"
 
-    def _take(self, slot: Slot) -> Take:
-        return self._take_scalar(slot) if slot.ndim is None else self._take_array(slot)
-
-    def _take_scalar(self, slot: Slot) -> Take:
-        lookup, convert = _lookup(slot), packer_of(slot.dtype)
-
-        def take(values: Sequence[Any], fields: list[Any]) -> None:
-            value = lookup(values)
-            try:
-                fields.append(convert(value))
-            except (AttributeError, TypeError, ValueError, struct.error):
-                raise ArgumentError(
-                    f"{self.name(slot)} must be a number of type `{slot.dtype}`, got {_kind(value)}"
-                ) from None
-
-        return take
-
-    def _take_array(self, slot: Slot) -> Take:
-        lookup, dtype, writes = _lookup(slot), NUMPY[slot.dtype], slot.writes
-        ndim, size = slot.ndim, dtype.itemsize
-
-        def take(values: Sequence[Any], fields: list[Any]) -> None:
-            array = lookup(values)
-            if type(array) is Array:
-                address = array.address
-                if array.device is not self.device:
-                    self._check_device(slot, array)
-            elif isinstance(array, _NDARRAY):
-                address = self._address(array)
-                if writes and not array.flags.writeable:
-                    raise self._unwritable(slot, "is read-only")
-            else:
-                raise self._mismatch(slot, array)
-            if array.dtype != dtype or array.ndim != ndim:
-                raise self._mismatch(slot, array)
-            shape, strides = array.shape, array.strides
-            if address % size or any(stride % size for stride in strides):
+    def _refuse(self, index: int, reason: int, value: Any) -> None:
+        """Raise the error of an argument; `reason` is a number of native/python/launch.c."""
+        slot = self.layout.slots[index]
+        match reason:
+            case 0:
+                raise self._mismatch(slot, value)
+            case 1:
+                raise self._unwritable(slot, "is read-only")
+            case 2:
+                size = NUMPY[slot.dtype].itemsize
                 raise ArgumentError(
                     f"{self.name(slot)} is not aligned to its elements of {size} bytes",
                     hint="pass a copy: `x.copy()`",
                 )
-            if writes and not array.flags.c_contiguous and overlaps_itself(shape, strides, size):
+            case 3:
                 raise self._unwritable(slot, "is a broadcast or overlaps itself")
-            fields.append(address)
-            fields += shape
-            fields += strides
-
-        return take
-
-    def _address(self, array: np.ndarray[Any, Any]) -> int:
-        if array.flags.c_contiguous:
-            return int(self._cast("uintptr_t", self._from_buffer(array)))
-        return array.__array_interface__["data"][0]
+            case 4:
+                self._check_device(slot, value)
+            case 5:
+                raise ArgumentError(
+                    f"{self.name(slot)} must be a number of type `{slot.dtype}`, got {_kind(value)}"
+                )
+            case _:
+                raise ArgumentError(
+                    f"{self.name(slot)} is {value}, which is out of the range of `{slot.dtype}`"
+                )
 
     def _check_device(self, slot: Slot, array: Array) -> None:
         """Devices that work on host memory take each other's arrays."""
@@ -139,48 +142,18 @@ class Packer:
             f"{self.name(slot)} is written by the kernel and {why}", hint="pass a copy: `x.copy()`"
         )
 
-    def _out_of_range(self, values: Sequence[Any]) -> ArgumentError:
-        """Which integer did not fit; found by packing each alone."""
-        for slot in self.layout.slots:
-            if slot.ndim is not None:
-                continue
-            value = _lookup(slot)(values)
-            try:
-                struct.pack("<" + CODES[slot.dtype], packer_of(slot.dtype)(value))
-            except struct.error:
-                return ArgumentError(
-                    f"{self.name(slot)} is {value}, which is out of the range of `{slot.dtype}`"
-                )
-        return ArgumentError("an argument has an extent or stride that does not fit 64 bits")
 
-
-def _format(layout: Layout) -> str:
-    """The struct format of a block; padding goes where the offsets leave room."""
-    parts, end = ["<"], 0
-    for slot in sorted(layout.slots, key=lambda slot: slot.offset):
-        words = "" if slot.ndim is None else f"{2 * slot.ndim}q" if slot.ndim else ""
-        code = CODES[slot.dtype] if slot.ndim is None else f"Q{words}"
-        parts.append(f"{slot.offset - end}x{code}")
-        end = slot.offset + struct.calcsize("<" + code)
-    return "".join([*parts, f"{layout.size - end}x"])
-
-
-def _lookup(slot: Slot) -> Callable[[Sequence[Any]], Any]:
+def value_of(slot: Slot, values: Sequence[Any]) -> Any:
+    """The argument that a slot takes."""
     first, *fields = slot.source
-    index = int(first)
-    if not fields:
-        return lambda values: values[index]
-
-    def lookup(values: Sequence[Any]) -> Any:
-        value = values[index]
-        for field in fields:
-            value = getattr(value, field) if isinstance(field, str) else value[field]
-        return value
-
-    return lookup
+    value = values[int(first)]
+    for field in fields:
+        value = getattr(value, field) if isinstance(field, str) else value[field]
+    return value
 
 
 def _kind(value: Any) -> str:
-    if issubclass(type(value), (_NDARRAY, Array)):
-        return f"an array of `{NAMES.get(value.dtype, value.dtype)}` with {value.ndim} dimensions"
+    if issubclass(type(value), (np.ndarray, Array)):
+        array: Any = value
+        return f"an array of `{NAMES.get(array.dtype, array.dtype)}` with {array.ndim} dimensions"
     return f"`{type(value).__name__}`"

@@ -51,13 +51,21 @@ class Program:
         grid: Extents,
         workgroup: Extents,
         records: Records | None = None,
+        block: bytes | None = None,
     ) -> None:
-        """Launch on the device's own queue and wait. Raises what the launch failed with."""
+        """Launch on the device's own queue and wait. Raises what the launch failed with.
+
+        `block` is what the values were packed to, where that is done.
+        """
         if records is not None or not self._host:
-            self.launch(values, grid=grid, workgroup=workgroup, records=records).wait()
+            launch = self.launch(
+                values, grid=grid, workgroup=workgroup, records=records, block=block
+            )
+            launch.wait()
             return
         shape = self._shape(grid, workgroup)
-        block = self._packer.pack(values)
+        if block is None:
+            block = self._packer.block(values)
         if 0 in shape:
             return
         queue = self.device.default_queue
@@ -79,6 +87,7 @@ class Program:
         queue: Queue | None = None,
         after: Sequence[Launch | Event] = (),
         records: Records | None = None,
+        block: bytes | None = None,
     ) -> Launch:
         """Start a launch, after what is on the queue and after `after`."""
         shape = self._shape(grid, workgroup)
@@ -87,7 +96,8 @@ class Program:
             raise ArgumentError(f"the queue belongs to `{queue.device.name}`")
         queue.check()
         before = self._before(after)
-        block = self._packer.pack(values)
+        if block is None:
+            block = self._packer.block(values)
         staged = None if self._host else Staged(self.device, queue, self._packer, values, block)
         room = Room(self.device, queue, records) if records is not None else None
         if 0 in shape:

@@ -12,7 +12,7 @@ import numpy as np
 
 from hetir.runtime.arrays import Array
 from hetir.runtime.device import Device
-from hetir.runtime.driver import Absent, Driver, DriverAbsentError
+from hetir.runtime.driver import Absent, Driver, DriverAbsentError, DriverError
 from hetir.runtime.drivers import cuda, opencl, vulkan
 from hetir.runtime.drivers.cpu import CpuDriver
 from hetir.runtime.errors import DeviceError
@@ -56,7 +56,7 @@ class Registry:
             return tuple(Device(driver, self.device) for driver in self._probes[name]())
         except DriverAbsentError as error:
             self._absent[name] = Absent(driver=name, reason=error.reason, remedy=error.remedy)
-        except OSError as error:
+        except (OSError, DriverError) as error:
             self._absent[name] = Absent(
                 driver=name, reason=str(error), remedy="install or repair the vendor's library"
             )

@@ -19,7 +19,7 @@ def host_slots(layout: Layout, values: Sequence[Any], names: Sequence[str]) -> l
     """
     here = [_on_host(value) for value in values]
     packer = Packer(layout, device("emulator"), names)
-    block = packer.pack(here)
+    block = packer.block(here)
     arrays = iter([array for _, array in packer.operands(here)])
     return [unpack(s, block) if s.ndim is None else next(arrays) for s in layout.slots]
 

@@ -15,15 +15,25 @@ from hetir.runtime.pack import Packer
 if TYPE_CHECKING:
     from hetir.runtime.device import Device, Queue
 
+_ALIGNMENT = 16  # what specialisations rely on; allocations have more
+
 
 class Span:
-    """A range of host memory and its copy on the device; arrays that overlap share one."""
+    """A range of host memory and its copy on the device; arrays that overlap share one.
+
+    The copy begins at `start`, so that addresses keep their alignment.
+    """
 
     __slots__ = ("buffer", "high", "low")
 
     def __init__(self, low: int, high: int) -> None:
         self.low, self.high = low, high
         self.buffer: Buffer | None = None
+
+    @property
+    def start(self) -> int:
+        """The host address of the copy's first byte, a multiple of 16."""
+        return self.low & -_ALIGNMENT
 
 
 class Staged:
@@ -37,9 +47,9 @@ class Staged:
         host = [operand for _, operand in operands if isinstance(operand, np.ndarray)]
         self._spans = _spans(host)
         for span in self._spans:
-            span.buffer = Buffer(device, span.high - span.low)
+            span.buffer = Buffer(device, span.high - span.start)
             source = host_bytes(span.low, span.high - span.low)
-            device.driver.write(queue.handle, span.buffer.memory, 0, source)
+            device.driver.write(queue.handle, span.buffer.memory, span.low - span.start, source)
         self._written = [
             o for s, o in operands if s.writes and isinstance(o, np.ndarray) and o.size
         ]
@@ -54,7 +64,9 @@ class Staged:
             low, high = _bounds(array)
             staged = np.empty(high - low, np.uint8)
             target = host_bytes(low, high - low) if array.flags.c_contiguous else staged
-            self._device.driver.read(self._queue.handle, span.buffer.memory, low - span.low, target)
+            self._device.driver.read(
+                self._queue.handle, span.buffer.memory, low - span.start, target
+            )
             if target is staged:
                 start = array.__array_interface__["data"][0] - low
                 array[...] = np.ndarray(array.shape, array.dtype, staged, start, array.strides)
@@ -63,7 +75,7 @@ class Staged:
         if isinstance(operand, Array):
             return operand.address
         memory = self._buffer(operand).memory
-        return memory.address + operand.__array_interface__["data"][0] - self._span(operand).low
+        return memory.address + operand.__array_interface__["data"][0] - self._span(operand).start
 
     def _buffer(self, operand: HostArray | Array) -> Buffer:
         if isinstance(operand, Array):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hetir.runtime.dtypes import NUMPY, packer_of
+from hetir.runtime.dtypes import NUMPY, converter_of
 from hetir.runtime.layout import bounds, contiguous_strides, overlaps_itself
 
 FLOATS = st.floats(allow_nan=False) | st.floats(-1e6, 1e6) | st.floats(-1e-30, 1e-30)
@@ -43,27 +43,27 @@ def nearest_even(exact, dtype):
 @given(FLOATS)
 def test_f32_and_f16_are_rounded_as_numpy_rounds(value):
     with np.errstate(over="ignore"):
-        assert packer_of("f32")(value) == int(np.float32(value).view(np.uint32))
-        assert packer_of("f16")(value) == int(np.float16(value).view(np.uint16))
+        assert converter_of("f32")(value) == int(np.float32(value).view(np.uint32))
+        assert converter_of("f16")(value) == int(np.float16(value).view(np.uint16))
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "f16", "f8e4m3", "f8e5m2"])
 @given(value=st.floats(-400, 400) | st.floats(-1e-3, 1e-3))
 def test_small_floats_are_rounded_once(dtype, value):
-    got = float(value_of(dtype, packer_of(dtype)(value)))
+    got = float(value_of(dtype, converter_of(dtype)(value)))
     assert got == nearest_even(Fraction(value), dtype)
 
 
 def test_a_second_rounding_would_be_seen():
     """1 + 2^-8 + 2^-40 lies above a tie of bf16; by way of f32 it would fall on it."""
     value = 1 + 2.0**-8 + 2.0**-40
-    assert float(value_of("bf16", packer_of("bf16")(value))) == 1 + 2.0**-7
+    assert float(value_of("bf16", converter_of("bf16")(value))) == 1 + 2.0**-7
     assert float(np.float64(value).astype(np.float32).astype(ml_dtypes.bfloat16)) == 1.0
 
 
 @given(st.integers(-(2**64), 2**64))
 def test_integers_become_f32_by_one_rounding(value):
-    got = Fraction(float(value_of("f32", packer_of("f32")(value))))
+    got = Fraction(float(value_of("f32", converter_of("f32")(value))))
     error = abs(got - value)
     for neighbour in (-np.inf, np.inf):
         other = Fraction(float(np.nextafter(np.float32(float(got)), np.float32(neighbour))))
@@ -72,7 +72,7 @@ def test_integers_become_f32_by_one_rounding(value):
 
 def test_an_integer_that_two_roundings_spoil():
     value = 2**60 + 2**36 + 1  # just above the tie between two f32; an f64 drops the 1
-    assert int(value_of("f32", packer_of("f32")(value))) == 2**60 + 2**37
+    assert int(value_of("f32", converter_of("f32")(value))) == 2**60 + 2**37
 
 
 @pytest.mark.parametrize(
@@ -88,28 +88,28 @@ def test_an_integer_that_two_roundings_spoil():
     ],
 )
 def test_numbers_too_large(dtype, value, expected):
-    bits = packer_of(dtype)(value)
+    bits = converter_of(dtype)(value)
     assert (bits if dtype == "f64" else float(value_of(dtype, bits))) == expected
 
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f32", "f8e4m3", "f8e5m2"])
 def test_nan_stays_nan_and_zero_keeps_its_sign(dtype):
-    assert np.isnan(float(value_of(dtype, packer_of(dtype)(float("nan")))))
+    assert np.isnan(float(value_of(dtype, converter_of(dtype)(float("nan")))))
     sign = 1 << (8 * NUMPY[dtype].itemsize - 1)
-    assert packer_of(dtype)(-0.0) == sign
+    assert converter_of(dtype)(-0.0) == sign
 
 
 @pytest.mark.parametrize("dtype", ["bool", "i32", "u64", "f16", "bf16", "f32", "f64", "f8e4m3"])
 @pytest.mark.parametrize("value", ["1", None, [1.0], 1j], ids=str)
 def test_what_is_no_number_is_refused(dtype, value):
     with pytest.raises((AttributeError, TypeError, struct.error)):
-        packer_of(dtype)(value)
+        converter_of(dtype)(value)
 
 
 def test_booleans_are_numbers_of_any_kind():
     values = [True, np.bool_(True), np.array(True), 2, np.int8(-1)]
-    assert [packer_of("bool")(value) for value in values] == [True] * 5
-    assert packer_of("bool")(np.bool_(False)) is False
+    assert [converter_of("bool")(value) for value in values] == [True] * 5
+    assert converter_of("bool")(np.bool_(False)) is False
 
 
 @given(

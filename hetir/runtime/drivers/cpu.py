@@ -8,13 +8,14 @@ import time
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hetir.artifact import Artifact
 from hetir.limits import CpuUnit, limits_of
 from hetir.runtime.driver import Driver, DriverError, Event, Portrait, Shape, Task, wait_quietly
 from hetir.runtime.hostmemory import HostMemory
 from hetir.runtime.native import native
+from hetir.runtime.pack import launcher
 
 _DONE, _LOST = 1, 4
 _STATUS = {
@@ -81,6 +82,13 @@ class CpuEvent(Event):
         return not self._lib.hetir_job_busy(self.job)
 
 
+class CpuProgram(NamedTuple):
+    """Loaded object code, as cffi and as C know it."""
+
+    handle: Any
+    address: int
+
+
 class CpuQueue:
     """Jobs that run one after the other; the last one stands for all."""
 
@@ -96,7 +104,8 @@ class CpuDriver(HostMemory, Driver):
 
     def __init__(self) -> None:
         self._lib, self._ffi = native()
-        self._run = self._lib.hetir_run
+        self._run = launcher().run
+        self._run_address = int(self._ffi.cast("uintptr_t", self._lib.hetir_run))
         self.portrait = _portrait(self._lib.hetir_threads())
 
     def can_run(self, target: str) -> bool:
@@ -121,7 +130,7 @@ class CpuDriver(HostMemory, Driver):
         if last is not None:
             last.finish()
 
-    def load(self, artifact: Artifact) -> Any:
+    def load(self, artifact: Artifact) -> CpuProgram:
         """Map the object code. Raises DriverError."""
         if artifact.binary is None:
             raise DriverError("hetir_program_load", 0, "the artifact holds no object code")
@@ -138,31 +147,30 @@ class CpuDriver(HostMemory, Driver):
         if not program:
             text = self._ffi.string(message).decode(errors="replace")
             raise DriverError("hetir_program_load", 1, text)
-        return program
+        return CpuProgram(program, int(self._ffi.cast("uintptr_t", program)))
 
-    def unload(self, program: Any) -> None:
+    def unload(self, program: CpuProgram) -> None:
         """Drop it; jobs in flight keep it."""
-        self._lib.hetir_program_free(program)
+        self._lib.hetir_program_free(program.handle)
 
     def launch(self, queue: CpuQueue, task: Task, after: Sequence[Event] = ()) -> Event:
         """Submit a job to the pool."""
         shape = self._ffi.new("int64_t[6]", (*task.grid, *task.workgroup))
         records = self._records(task)
-        return self._submit(queue, task.program, task.block, shape, records, after)
+        return self._submit(queue, task.program.handle, task.block, shape, records, after)
 
     def run(self, queue: CpuQueue, program: Any, shape: Shape, block: bytes) -> Event | None:
         """Run on this thread and the pool."""
         last = queue.last
         if last is not None and not last.done():
             return super().run(queue, program, shape, block)
-        job = self._ffi.new("hetir_job **")
-        null = self._ffi.NULL
-        status = self._run(program, block, len(block), *shape, null, _SLICE_NS, job)
-        if status == _DONE:
+        left = self._run(self._run_address, program.address, block, shape, _SLICE_NS)
+        if left == _DONE:
             return None
-        if not job[0]:
-            raise DriverError("hetir_run", status, _STATUS[status])
-        return CpuEvent(self._lib, job[0], helps=1)
+        if isinstance(left, int):
+            raise DriverError("hetir_run", left, _STATUS[left])
+        job = self._ffi.cast("hetir_job *", left[1])
+        return CpuEvent(self._lib, job, helps=1)
 
     def close(self) -> None:
         """The pool's threads end with the process."""
