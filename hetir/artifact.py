@@ -70,12 +70,25 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """Another form of an artifact's code, for devices that have all that it `needs`.
+
+    The names are those of the backend that wrote it; it takes the same arguments, gives the
+    same bits and is faster.
+    """
+
+    needs: tuple[str, ...]
+    binary: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Artifact:
     """One kernel compiled for one target.
 
     `workgroup` is the size the code was compiled for, or None when the launch decides.
     All workgroups of a `cooperative` kernel must run at once. `key` is the cache key, a content
-    hash of everything that shaped the code.
+    hash of everything that shaped the code. `variants` are the forms of `binary` for devices
+    that can do more, the best first.
     """
 
     kernel: str
@@ -91,6 +104,7 @@ class Artifact:
     fences: tuple[object, ...] = ()
     safe_points: tuple[object, ...] = ()
     sites: tuple[Site, ...] = ()
+    variants: tuple[Variant, ...] = ()
     reproducible: bool = True
     irreproducible_reason: str = ""
     key: str = ""

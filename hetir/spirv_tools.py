@@ -23,7 +23,7 @@ int spvValidateBinary(spv_context context, const uint32_t *words, size_t count,
 void spvDiagnosticDestroy(spv_diagnostic diagnostic);
 """
 # spv_target_env of spirv-tools/libspirv.h; it has no OpenCL 3.0, and OpenCL 2.2 stops at 1.2
-ENVIRONMENTS: Mapping[str, int] = MappingProxyType({"spv1.2": 10, "vulkan1.3": 25})
+ENVIRONMENTS: Mapping[str, int] = MappingProxyType({"spv1.2": 10, "spv1.3": 17, "vulkan1.3": 25})
 
 
 class InvalidSpirvError(CompileError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import struct
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, cast
@@ -16,6 +17,7 @@ from hetir.source import Loc
 _HEAD = struct.Struct("<4sQ")
 _MAGIC = b"HTA1"
 _TAG = "$"
+_BYTES = "bytes"
 _CLASSES: Mapping[str, type] = MappingProxyType(
     {
         kind.__name__: kind
@@ -57,6 +59,8 @@ def _lower(value: Any) -> Any:
         return {_TAG: type(value).__name__, **fields}
     if isinstance(value, tuple):
         return [_lower(item) for item in cast("tuple[Any, ...]", value)]
+    if isinstance(value, bytes):
+        return {_TAG: _BYTES, "base64": b64encode(value).decode()}
     if value is None or isinstance(value, str | int | float | bool):
         return value
     raise TypeError(f"an artifact cannot hold a `{type(value).__name__}`")
@@ -67,6 +71,8 @@ def _raise(value: Any) -> Any:
         return tuple(_raise(item) for item in cast("list[Any]", value))
     if isinstance(value, dict):
         plain = cast("dict[str, Any]", value)
+        if plain[_TAG] == _BYTES:
+            return b64decode(plain["base64"], validate=True)
         fields = {key: _raise(item) for key, item in plain.items() if key != _TAG}
         return _CLASSES[plain[_TAG]](**fields)
     return value

@@ -97,7 +97,7 @@ def test_some_rows_of_the_specification() -> None:
 
 
 def test_the_trial_modules_are_what_the_compiler_writes() -> None:
-    for path, content in script("float_check").modules():
+    for path, content in script("trial_modules").modules():
         assert path.read_bytes() == content, path
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 
 from hetir import spirv_tools
-from hetir.artifact import Artifact, Resources
+from hetir.artifact import Artifact, Layout, Resources, Variant
 from hetir.backends.spirv.disassemble import disassemble
 from hetir.backends.spirv.emit import Emitter, entry_of
 from hetir.backends.spirv.flavour import Flavour, Workgroup
 from hetir.backends.spirv.lanes import exchanges
 from hetir.backends.spirv.opencl import OpenCL
+from hetir.backends.spirv.options import Options, optional
 from hetir.backends.spirv.targets import resolve
 from hetir.backends.spirv.uniform import check_exchanges
 from hetir.backends.spirv.vulkan import Vulkan
@@ -25,7 +26,7 @@ from hetir.passes.sites import sites_of
 
 __all__ = ["FLAVOURS", "compile_kernel", "disassemble", "fingerprint"]
 
-VERSION = 4  # of the code that this backend writes, part of every key
+VERSION = 5  # of the code that this backend writes, part of every key
 
 FLAVOURS: dict[str, type[Flavour]] = {"spirv:opencl": OpenCL, "spirv:vulkan": Vulkan}
 
@@ -43,14 +44,17 @@ def compile_kernel(
     `workgroup` fixes the work-items a workgroup. The module is validated where Khronos'
     validator is installed.
     """
-    description = resolve(target)
     check_exchanges(kernel, target)
-    lowered = legalize(expand_arrays(kernel), description)
-    layout = layout_of(lowered)
-    flavour = FLAVOURS[target](lowered, layout, workgroup)
-    binary = Emitter(lowered, description, flavour, layout).module()
-    spirv_tools.check(binary, flavour.dialect.environment)
-    shaped = b"\0".join((fingerprint(target).encode(), binary))
+    expanded = expand_arrays(kernel)
+    lowered, layout, binary = _emitted(expanded, target, workgroup)
+    variants = tuple(
+        Variant(
+            needs=tuple(sorted(options)), binary=_emitted(expanded, target, workgroup, options)[2]
+        )
+        for options in optional(expanded, target)
+    )
+    codes = (binary, *(variant.binary for variant in variants))
+    shaped = b"\0".join((fingerprint(target).encode(), *codes))
     return Artifact(
         kernel=kernel.name,
         target=target,
@@ -67,8 +71,22 @@ def compile_kernel(
         workgroup=workgroup,
         subgroup_size=kernel.options.width,
         sites=sites_of(lowered),
+        variants=variants,
         key=hashlib.sha256(shaped).hexdigest(),
     )
+
+
+def _emitted(
+    expanded: Kernel, target: str, workgroup: Workgroup | None, options: Options = frozenset()
+) -> tuple[Kernel, Layout, bytes]:
+    """The legal kernel, its layout and its module, for devices with some options."""
+    description = resolve(target, options)
+    lowered = legalize(expanded, description)
+    layout = layout_of(lowered)
+    flavour = FLAVOURS[target](lowered, layout, workgroup, options)
+    binary = Emitter(lowered, description, flavour, layout).module()
+    spirv_tools.check(binary, flavour.environment)
+    return lowered, layout, binary
 
 
 def _shared_bytes(kernel: Kernel) -> int:

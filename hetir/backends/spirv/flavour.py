@@ -12,11 +12,13 @@ from hetir.artifact import Layout
 from hetir.backends.spirv.code import Code
 from hetir.backends.spirv.grammar import Version
 from hetir.backends.spirv.module import Module, Operand
+from hetir.backends.spirv.options import SUBGROUPS, Options
 from hetir.ir.core import Kernel
 from hetir.ir.types import ArrayType, Scalar
 
 Workgroup = tuple[int, int, int]
 U64 = Scalar("u64", "uint", 64)
+_SUBGROUP_VERSION = (1, 3)  # the first with GroupNonUniform instructions
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """The constants of a flavour.
+    """The constants of a flavour; an empty environment is that of the module's version.
 
     `contraction` says that float operations must be decorated so as not to be contracted.
     """
@@ -55,10 +57,19 @@ class Flavour(ABC):
 
     dialect: ClassVar[Dialect]
 
-    def __init__(self, kernel: Kernel, layout: Layout, workgroup: Workgroup | None) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        layout: Layout,
+        workgroup: Workgroup | None,
+        options: Options = frozenset(),
+    ) -> None:
         self.kernel, self.layout, self.workgroup = kernel, layout, workgroup
+        self.pinned = SUBGROUPS in options
+        """Whether the device's subgroups are hetIR's."""
         d = self.dialect
-        self.module = Module(d.version, d.capabilities, d.preferred)
+        self.version = max(d.version, _SUBGROUP_VERSION) if self.pinned else d.version
+        self.module = Module(self.version, d.capabilities, d.preferred)
         self.code = Code(self.module, extended=d.extended, contraction=d.contraction)
         self.first_block = self.module.fresh()
         self._indices: dict[tuple[str, int], int] = {}
@@ -103,6 +114,12 @@ class Flavour(ABC):
     @abstractmethod
     def address(self, reference: int) -> int:
         """A global reference as an integer."""
+
+    @property
+    def environment(self) -> str:
+        """What the validator takes the module for."""
+        major, minor = self.version
+        return self.dialect.environment or f"spv{major}.{minor}"
 
     @abstractmethod
     def lane_slot(self, item: int) -> Place:

@@ -1,8 +1,8 @@
 """Subgroups of the logical width, by way of shared memory: right on devices of any width.
 
-A device's own subgroups have its own width and order of lanes, so they are not used.
 Each exchange has a barrier of the workgroup before and after it, and so asks for control
-flow that is uniform there.
+flow that is uniform there. Where the flavour is pinned, the device's subgroups have the logical
+width and order of lanes, and exchange values by themselves.
 """
 
 from __future__ import annotations
@@ -52,21 +52,36 @@ class Lanes:
         value, by, takes = args
         zero = code.number(64, 0)
         mine = code.add("OpSelect", wide, takes, self._wide(kind, value), zero)
-        slot = flavour.lane_slot(flavour.linear_item)
-        code.put("OpStore", slot.pointer, mine, *slot.access)
-        self._memory.barrier()
         source = self._source(str(op.attrs["mode"]), by)
         first = code.add("OpISub", wide, flavour.linear_item, self.lane)
         item = code.add("OpIAdd", wide, first, source)
         near = code.add("OpULessThan", flag, source, code.number(64, self._width))
         there = code.add("OpULessThan", flag, item, flavour.items)
         exists = code.add("OpLogicalAnd", flag, near, there)
-        safe = code.add("OpSelect", wide, exists, item, flavour.linear_item)
-        place = flavour.lane_slot(safe)
-        found = code.add("OpLoad", place.kind, place.pointer, *place.access)
-        taken = code.add("OpSelect", wide, exists, found, zero)
+        if flavour.pinned:
+            found = self._exchanged(mine, code.add("OpSelect", wide, exists, source, self.lane))
+        else:
+            safe = code.add("OpSelect", wide, exists, item, flavour.linear_item)
+            found = self._by_memory(mine, safe)
+        return self._narrow(kind, code.add("OpSelect", wide, exists, found, zero))
+
+    def _exchanged(self, mine: int, source: int) -> int:
+        """By the device's own instruction."""
+        code = self._code
+        lane = code.add("OpUConvert", code.int(32), source)
+        scope = code.scope("Subgroup")
+        return code.add("OpGroupNonUniformShuffle", code.int(64), scope, mine, lane)
+
+    def _by_memory(self, mine: int, item: int) -> int:
+        """Every work-item's place in shared memory holds its value between two barriers."""
+        code, flavour = self._code, self._flavour
+        slot = flavour.lane_slot(flavour.linear_item)
+        code.put("OpStore", slot.pointer, mine, *slot.access)
         self._memory.barrier()
-        return self._narrow(kind, taken)
+        place = flavour.lane_slot(item)
+        found = code.add("OpLoad", place.kind, place.pointer, *place.access)
+        self._memory.barrier()
+        return found
 
     def _source(self, mode: str, by: int) -> int:
         if mode == "index":

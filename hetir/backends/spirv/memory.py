@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from hetir.backends.spirv.code import Code
 from hetir.backends.spirv.flavour import Flavour, Place
+from hetir.backends.spirv.options import FLOAT_ADDS, float_add
 from hetir.backends.spirv.rules import ALL, FLOATS, INTS, NARROW
 from hetir.diagnostics import Label
 from hetir.ir import ops
@@ -13,7 +14,7 @@ from hetir.ir.core import Kernel, Operation, Value, walk
 from hetir.ir.types import BOOL, SCALARS, RefType, Scalar
 from hetir.memory.lowering import OPENCL, OPENCL_FENCED, Kind, Part, Row, Step, lookup
 from hetir.memory.program import Order, Scope
-from hetir.target import Key, UnsupportedError
+from hetir.target import Key, UnsupportedError, key_of
 
 _KINDS: Mapping[str, Kind] = {
     "atomic.load": Kind.LOAD,
@@ -39,6 +40,7 @@ _COMBINED: Mapping[str, str] = {
     "or": "OpBitwiseOr",
     "xor": "OpBitwiseXor",
 }
+_FLOAT_ADDS = frozenset(map(float_add, FLOAT_ADDS.values()))
 _WIDTHS = (Scope.WORKGROUP, Scope.DEVICE, Scope.SYSTEM)
 
 
@@ -177,10 +179,14 @@ class Memory:
         elif element.bits < 32:
             found = self._in_word(op, args, raw, element)
         else:
+            row = self._row(_KINDS[op.name], op)
+            if key_of(op) in _FLOAT_ADDS:
+                pointer = self._place(op, args, element).pointer
+                self._code.module.require(f"AtomicFloat{element.bits}AddEXT")
+                return self._steps(row, op, pointer, args[2:], element)
             pointer = self._place(op, args, word).pointer
             if element.bits == 64:
                 self._code.module.require("Int64Atomics")
-            row = self._row(_KINDS[op.name], op)
             found = self._steps(row, op, pointer, raw, element)
         if found is None or element.name not in FLOATS:
             return found
@@ -231,7 +237,8 @@ class Memory:
         self, step: Step, op: Operation, pointer: int, raw: Sequence[int], element: Scalar
     ) -> int | None:
         code = self._code
-        wide = code.int(element.bits)
+        adds = key_of(op) in _FLOAT_ADDS
+        wide = code.scalar(element) if adds else code.int(element.bits)
         opcode, scope, semantics = step.text.split()
         where = (code.scope(scope), code.semantics(semantics))
         match op.name:
@@ -241,7 +248,7 @@ class Memory:
                 code.put(opcode, pointer, *where, *raw)
                 return None
             case "atomic.rmw":
-                name = _rmw(str(op.attrs["kind"]), element)
+                name = "FAddEXT" if adds else _rmw(str(op.attrs["kind"]), element)
                 return code.add(f"OpAtomic{name}", wide, pointer, *where, *raw)
             case _:
                 failing = code.semantics(_on_failure(semantics))

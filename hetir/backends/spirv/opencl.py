@@ -40,7 +40,7 @@ class OpenCL(Flavour):
     dialect: ClassVar[Dialect] = Dialect(
         name="spirv:opencl",
         version=(1, 2),
-        environment="spv1.2",
+        environment="",
         extended="OpenCL.std",
         capabilities=("Addresses", "Kernel", "Int64"),
         preferred=("Kernel", "Addresses"),
@@ -237,6 +237,8 @@ class OpenCL(Flavour):
         module.put("modes", "OpExecutionMode", main, "ContractionOff")
         if self.workgroup is not None:
             module.put("modes", "OpExecutionMode", main, "LocalSize", *self.workgroup)
+        if self.pinned:
+            module.put("modes", "OpExecutionMode", main, "SubgroupSize", self.kernel.options.width)
         module.put("names", "OpName", main, entry)
         self.function(main, parameters)
         return module.binary()

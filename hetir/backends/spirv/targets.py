@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 
 from hetir.backends.spirv import memory, rules
+from hetir.backends.spirv.options import FLOAT_ADDS, Options, float_add
 from hetir.diagnostics import CompileError
 from hetir.ir.types import SCALARS
 from hetir.limits import limits_of
@@ -24,18 +25,19 @@ class UnknownFlavourError(CompileError):
 
 
 @cache
-def resolve(name: str) -> Target:
-    """What a target name stands for."""
+def resolve(name: str, options: Options = frozenset()) -> Target:
+    """What a target name stands for, where the device has some options."""
     if name not in NAMES:
         raise UnknownFlavourError(
             f"there is no target `{name}`", hint=f"write {' or '.join(f'`{n}`' for n in NAMES)}"
         )
     own = rules.OPENCL if name == "spirv:opencl" else rules.VULKAN
     covered: dict[Key, object] = {**rules.RULES, **own}
-    covered |= dict.fromkeys(memory.covered() | _PROGRAM, True)
+    adds = {float_add(element) for option, element in FLOAT_ADDS.items() if option in options}
+    covered |= dict.fromkeys(memory.covered() | _PROGRAM | adds, True)
     return Target(
         name=name,
-        fingerprint=name,
+        fingerprint=" ".join((name, *sorted(options))),
         rules=covered,
         features=limits_of(name).features,
         unsupported=_UNSUPPORTED,

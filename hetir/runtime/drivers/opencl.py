@@ -16,47 +16,36 @@ import threading
 import time
 import warnings
 import weakref
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from functools import cache, partial
 from importlib import metadata
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from hetir.artifact import BLOCK_BY_VALUE_BYTES, Artifact
-from hetir.limits import limits_of
+from hetir.artifact import BLOCK_BY_VALUE_BYTES, Artifact, Variant
 from hetir.runtime.driver import (
+    Dims,
     Driver,
     DriverAbsentError,
     DriverError,
     Event,
     HostBytes,
     Memory,
-    Portrait,
     Task,
     wait_quietly,
 )
-from hetir.runtime.drivers.spirv import Listing, listing, switched_on
-from hetir.runtime.drivers.trial import passes
+from hetir.runtime.drivers.opencl_device import TARGET, lacks, offers, portrait
+from hetir.runtime.drivers.spirv import listing, switched_on
+from hetir.runtime.drivers.trial import Options, passes
 
-TARGET = "spirv:opencl"
 _COMPLETE = 0
 _GRACE_SECONDS = 2.0
 _LANE_BYTES = 8
 _HIDDEN_BYTES = 64
-# cl_device_fp_config: denormals, infinities and NaNs, rounding to nearest
-_IEEE = 1 | 2 | 4
 _EXACT_DIVISION = 128
-_EXTENSIONS: Mapping[str, str] = MappingProxyType(
-    {
-        "Float64": "cl_khr_fp64",
-        "Int64Atomics": "cl_khr_int64_base_atomics",
-    }
-)
 _NO_MEMORY = ("MEM_OBJECT_ALLOCATION_FAILURE", "OUT_OF_HOST_MEMORY", "INVALID_BUFFER_SIZE")
 # made up, as OpenCL tells no addresses of buffers; far from what is one on the host
 _ADDRESSES = itertools.count(1 << 56, 1 << 41)
@@ -150,17 +139,28 @@ def _settle() -> None:
             queue.last.abandon()
 
 
-class OpenClProgram:
+class _Form:
     """A kernel. Its arguments are state of OpenCL's object, so that launches take turns."""
 
-    __slots__ = ("artifact", "extra", "kernel", "lock")
+    __slots__ = ("extra", "kernel", "lock")
 
     def __init__(self, artifact: Artifact, kernel: Any) -> None:
-        self.artifact, self.kernel = artifact, kernel
+        self.kernel = kernel
         self.lock = threading.Lock()
         arrays = sum(slot.ndim is not None for slot in artifact.layout.slots)
         own = arrays + bool(artifact.layout.size) + 2
         self.extra = kernel.num_args - own
+
+
+class OpenClProgram:
+    """An artifact and its forms that were built; by its variant, None for the plain one."""
+
+    __slots__ = ("artifact", "forms", "keep_order", "lock")
+
+    def __init__(self, artifact: Artifact, *, keep_order: bool) -> None:
+        self.artifact, self.keep_order = artifact, keep_order
+        self.lock = threading.Lock()
+        self.forms: dict[Variant | None, _Form] = {}
 
 
 class Tried(NamedTuple):
@@ -181,7 +181,8 @@ class OpenClDriver(Driver):
         self._lock = threading.Lock()
         self._trials = threading.Lock()
         self._tried: dict[str, Tried] = {}
-        self.portrait = _portrait(device, f"opencl:{number}")
+        self._options = Options(self, self._alone, TARGET, partial(offers, device))
+        self.portrait = portrait(device, f"opencl:{number}")
 
     def can_run(self, target: str) -> bool:
         """Modules for OpenCL."""
@@ -271,41 +272,60 @@ class OpenClDriver(Driver):
         """Build a module. Raises DriverError with what the device lacks, or its log."""
         if artifact.binary is None:
             raise DriverError("clCreateProgramWithIL", 0, "the artifact holds no module")
-        found = listing(artifact.binary, "spv1.2")
+        found = listing(artifact.binary)
         if artifact.entry not in found.entries:
             raise DriverError(
                 "clCreateKernel", -46, f"the module has no entry point {artifact.entry}"
             )
-        self._check(found)
-        types = ("f32", "f64") if "Float64" in found.capabilities else ("f32",)
+        reason = lacks(self._device, found.capabilities)
+        if reason:
+            raise DriverError("clBuildProgram", -11, reason)
+        types = ("f32", "f64") if "Float64" in found.capabilities.values() else ("f32",)
         tried = [self._try(dtype) for dtype in types]
         if not all(t.faithful for t in tried):
             raise _unreproducible("its division, square roots or sums are not IEEE's")
-        return self._build(artifact, keep_order=any(t.keep_order for t in tried))
+        program = OpenClProgram(artifact, keep_order=any(t.keep_order for t in tried))
+        width = min(artifact.subgroup_size, self.portrait.limits.max_workgroup_size)
+        self._form(program, artifact.workgroup or (width, 1, 1))
+        return program
 
-    def _check(self, found: Listing) -> None:
-        known = self._device.extensions.split()
-        for capability, extension in _EXTENSIONS.items():
-            if capability in found.capabilities and extension not in known:
-                raise DriverError(
-                    "clBuildProgram", -11, f"the device lacks {extension}, for {capability}"
-                )
-        reason = _unfaithful(self._device, double="Float64" in found.capabilities)
-        if reason:
-            raise _unreproducible(reason)
+    def _form(self, program: OpenClProgram, workgroup: Dims) -> _Form:
+        """The best form for workgroups of a size, built when it is first needed."""
+        artifact = program.artifact
+        variant = self._options.form(artifact, workgroup) if artifact.variants else None
+        with program.lock:
+            if variant is not None:
+                with suppress(DriverError):  # then the plain form must do
+                    return self._built(program, variant)
+            return self._built(program, None)
 
-    def _build(self, artifact: Artifact, *, keep_order: bool) -> OpenClProgram:
-        cl = _cl()
+    def _built(self, program: OpenClProgram, variant: Variant | None) -> _Form:
+        found = program.forms.get(variant)
+        if found is None:
+            code = variant.binary if variant else program.artifact.binary
+            assert code is not None
+            found = self._build(program.artifact, code, keep_order=program.keep_order)
+            program.forms[variant] = found
+        return found
+
+    def _alone(self, artifact: Artifact, *, keep_order: bool = False) -> OpenClProgram:
+        """A program of one form, for trials."""
         assert artifact.binary is not None
+        program = OpenClProgram(artifact, keep_order=keep_order)
+        listing(artifact.binary)
+        program.forms[None] = self._build(artifact, artifact.binary, keep_order=keep_order)
+        return program
+
+    def _build(self, artifact: Artifact, code: bytes, *, keep_order: bool) -> _Form:
+        cl = _cl()
         exact = self._device.single_fp_config & _EXACT_DIVISION
         options = ["-cl-fp32-correctly-rounded-divide-sqrt"] if exact else []
-        module = switched_on(artifact.binary) if keep_order else artifact.binary
-        program = cl.Program(self._context, module)
+        program = cl.Program(self._context, switched_on(code) if keep_order else code)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # a log that is not empty
                 program.build(options, [self._device])
-            return OpenClProgram(artifact, cl.Kernel(program, artifact.entry))
+            return _Form(artifact, cl.Kernel(program, artifact.entry))
         except cl.Error as failure:
             log = program.get_build_info(self._device, cl.program_build_info.LOG)
             name = cl.status_code.to_string(failure.code, "code %d")
@@ -317,7 +337,7 @@ class OpenClDriver(Driver):
             if dtype not in self._tried:
                 self._tried[dtype] = Tried(faithful=False, keep_order=False)
                 for keep_order in (False, True):
-                    load = partial(self._build, keep_order=keep_order)
+                    load = partial(self._alone, keep_order=keep_order)
                     if passes(self, load, TARGET, dtype):
                         self._tried[dtype] = Tried(faithful=True, keep_order=keep_order)
                         break
@@ -335,19 +355,22 @@ class OpenClDriver(Driver):
         total = [g * w for g, w in zip(task.grid, task.workgroup, strict=True)]
         waits = _waits(after)
         try:
-            arguments = self._arguments(program, task)
-            with program.lock:
-                program.kernel.set_args(*arguments)
+            form = self._form(program, task.workgroup)
+            arguments = self._arguments(program, form, task)
+            with form.lock:
+                form.kernel.set_args(*arguments)
                 made = cl.enqueue_nd_range_kernel(
-                    queue.handle, program.kernel, total, task.workgroup, wait_for=waits or None
+                    queue.handle, form.kernel, total, task.workgroup, wait_for=waits or None
                 )
             queue.handle.flush()
         except cl.Error as failure:
             return OpenClEvent(None, error=_error(failure))
+        except DriverError as failure:
+            return OpenClEvent(None, error=failure)
         queue.last = OpenClEvent(made, (program, arguments))
         return queue.last
 
-    def _arguments(self, program: OpenClProgram, task: Task) -> list[Any]:
+    def _arguments(self, program: OpenClProgram, form: _Form, task: Task) -> list[Any]:
         cl = _cl()
         layout = program.artifact.layout
         block, arguments = bytearray(task.block), list[Any]()
@@ -363,7 +386,7 @@ class OpenClDriver(Driver):
             arguments.append(bytes(block))
         arguments.append(task.records.token if task.records else None)
         arguments.append(self._word())
-        if program.extra > 0:
+        if form.extra > 0:
             size = _LANE_BYTES * task.workgroup[0] * task.workgroup[1] * task.workgroup[2]
             arguments.append(cl.LocalMemory(size))
         return arguments
@@ -395,15 +418,6 @@ def _waits(after: Sequence[Event]) -> list[Any]:
 
 def _unreproducible(reason: str) -> DriverError:
     return DriverError("clBuildProgram", -11, f"the device is not reproducible: {reason}")
-
-
-def _unfaithful(device: Any, *, double: bool) -> str:
-    """Why the device's floats are not IEEE's, or nothing."""
-    widths = {"f32": device.single_fp_config} | ({"f64": device.double_fp_config} if double else {})
-    for name, config in widths.items():
-        if config & _IEEE != _IEEE:
-            return f"it has no subnormals, infinities or rounding to nearest for {name}"
-    return ""
 
 
 # ---- what is here ------------------------------------------------------------------------
@@ -466,34 +480,3 @@ def _installed() -> Path | None:
         return None
     found = (Path(str(f.locate())).resolve() for f in files if f.name == "libintelocl.so")
     return next(filter(Path.exists, found), None)
-
-
-def _portrait(device: Any, name: str) -> Portrait:
-    known = set(device.extensions.split())
-    base = limits_of(TARGET)
-    features = set(base.features)
-    if "cl_khr_fp64" not in known:
-        features.discard("f64")
-    if "cl_khr_int64_base_atomics" not in known:
-        features.discard("atomic_i64")
-    dims = tuple(device.max_work_item_sizes)
-    limits = replace(
-        base,
-        title=device.name.strip(),
-        max_workgroup_size=device.max_work_group_size,
-        max_workgroup_dims=(dims[0], dims[1], dims[2]),
-        shared_bytes=device.local_mem_size,
-        shared_bytes_optin=device.local_mem_size,
-        features=frozenset(features),
-    )
-    return Portrait(
-        name=name,
-        driver="opencl",
-        title=f"{device.name.strip()} ({device.platform.name.strip()})",
-        vendor=device.vendor.strip(),
-        targets=(TARGET,),
-        host_memory=False,
-        memory_bytes=device.global_mem_size,
-        units=device.max_compute_units,
-        limits=limits,
-    )

@@ -7,7 +7,7 @@ module, is not valid, or lacks the entry point, is refused here.
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from hetir import spirv_tools
@@ -25,9 +25,13 @@ _CAPABILITIES = {
     12: "Int64Atomics",
     22: "Int16",
     39: "Int8",
+    58: "SubgroupDispatch",
+    65: "GroupNonUniformShuffle",
     4433: "StorageBuffer16BitAccess",
     4448: "StorageBuffer8BitAccess",
     5346: "VulkanMemoryModelDeviceScope",
+    6033: "AtomicFloat32AddEXT",
+    6034: "AtomicFloat64AddEXT",
 }
 _MODES = {4459: "DenormPreserve", 4461: "SignedZeroInfNanPreserve", 4462: "RoundingModeRTE"}
 _MODE_CAPABILITIES = {
@@ -44,7 +48,7 @@ class Listing(NamedTuple):
     """The entry points and the capabilities of a module, and whether it loops."""
 
     entries: frozenset[str]
-    capabilities: frozenset[str]
+    capabilities: Mapping[int, str]
     loops: bool
 
 
@@ -67,26 +71,26 @@ def _instructions(binary: bytes) -> Iterator[Instruction]:
         at += count
 
 
-def listing(binary: bytes, environment: str) -> Listing:
+def listing(binary: bytes, environment: str = "") -> Listing:
     """Read a module, validated where the validator is here. Raises DriverError for what is none.
 
-    `environment` is one of `hetir.spirv_tools`.
+    `environment` is one of `hetir.spirv_tools`; that of the module's version if left out.
     """
     entries: set[str] = set()
-    capabilities: set[str] = set()
+    capabilities: dict[int, str] = {}
     loops = False
     for at, count, opcode in _instructions(binary):
         loops |= opcode == _OP_LOOP_MERGE
         if opcode == _OP_CAPABILITY:
             (number,) = struct.unpack_from("<I", binary, 4 * at + 4)
-            capabilities.add(_CAPABILITIES.get(number, str(number)))
+            capabilities[number] = _CAPABILITIES.get(number, f"capability {number}")
         elif opcode == _OP_ENTRY_POINT:
             data = binary[4 * (at + 3) : 4 * (at + count)]
             entries.add(data.partition(b"\0")[0].decode(errors="replace"))
-    complaint = spirv_tools.complaint(binary, environment)
+    complaint = spirv_tools.complaint(binary, environment or f"spv{binary[6]}.{binary[5]}")
     if complaint:
         raise DriverError("SPIR-V", 0, f"the module is not valid: {complaint}")
-    return Listing(frozenset(entries), frozenset(capabilities), loops)
+    return Listing(frozenset(entries), capabilities, loops)
 
 
 def switched_on(binary: bytes) -> bytes:

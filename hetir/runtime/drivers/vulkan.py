@@ -1,25 +1,26 @@
 """Vulkan devices that compute, through the loader and cffi; nothing is needed to import this.
 
 A kernel's push constants are those of `hetir.backends.spirv.vulkan`. Memory is what the host
-sees, too, so that copies are the host's; all queues are one of the device's, in order.
+sees, too, so that copies are the host's; on a device whose own memory the host does not see,
+they go through a buffer that it does. All queues are one of the device's, in order.
 """
 
 from __future__ import annotations
 
-import ctypes
 import itertools
 import struct
 import threading
 import time
 import warnings
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from hetir.artifact import Artifact
-from hetir.limits import limits_of
+import numpy as np
+
+from hetir.artifact import Artifact, Variant
 from hetir.runtime.driver import (
     Dims,
     Driver,
@@ -28,23 +29,29 @@ from hetir.runtime.driver import (
     Event,
     HostBytes,
     Memory,
-    Portrait,
     Task,
     wait_quietly,
 )
 from hetir.runtime.drivers.spirv import Listing, listing, without
-from hetir.runtime.drivers.trial import loops_end_early, passes
-from hetir.runtime.drivers.vulkan_api import LIBRARY, NOT_READY, TIMEOUT, WANTED, Api, api
+from hetir.runtime.drivers.trial import Options, loops_end_early, passes
+from hetir.runtime.drivers.vulkan_api import LIBRARY, NOT_READY, TIMEOUT, Api, api
+from hetir.runtime.drivers.vulkan_device import (
+    VERSION,
+    Physical,
+    opened,
+    physical_devices,
+    portrait,
+)
 from hetir.runtime.hostmemory import host_bytes
 
 TARGET = "spirv:vulkan"
-_VERSION = 1 << 22 | 3 << 12
-_COMPUTE, _COMPUTE_STAGE = 2, 0x20
-_TOP, _BOTTOM, _COMPUTE_PIPE, _HOST_PIPE = 1, 0x2000, 0x800, 0x4000
-_SHADER_READ, _SHADER_WRITE, _HOST_READ, _HOST_WRITE = 0x20, 0x40, 0x2000, 0x4000
-_BUFFER_USAGE = 0x20 | 0x20000  # storage, with an address
+_ENVIRONMENT = "vulkan1.3"
+_COMPUTE_STAGE = 0x20
+_TOP, _BOTTOM, _HOST, _COMMANDS = 1, 0x2000, 0x4000, 0x10000
+_HOST_ACCESS, _ANY_ACCESS = 0x2000 | 0x4000, 0x8000 | 0x10000
+_BUFFER_USAGE = 0x1 | 0x2 | 0x20 | 0x20000  # copied from and to, storage, with an address
 _DEVICE_ADDRESS = 2
-_DEVICE_LOCAL, _HOST_VISIBLE, _HOST_COHERENT = 1, 2, 4
+_FULL_SUBGROUPS = 2
 _ALIGNMENT = 64
 _GRACE_SECONDS = 2.0
 _SLICE_NS = 100_000_000
@@ -52,9 +59,7 @@ _MOST_DISPATCHES = 65536
 _LANE_BYTES = 8
 _TIMES = struct.Struct("<QQ")
 _PUSHED = struct.Struct("<9q")
-_TYPES = ("unknown", "integrated", "discrete", "virtual", "CPU")
-
-_NEEDED = ("shaderInt64", "bufferDeviceAddress", "vulkanMemoryModel")
+_STAGED_BYTES = 1 << 24
 _FEATURES: Mapping[str, str] = MappingProxyType(
     {
         "Float64": "shaderFloat64",
@@ -64,6 +69,9 @@ _FEATURES: Mapping[str, str] = MappingProxyType(
         "StorageBuffer16BitAccess": "storageBuffer16BitAccess",
         "Int64Atomics": "shaderBufferInt64Atomics",
         "VulkanMemoryModelDeviceScope": "vulkanMemoryModelDeviceScope",
+        "GroupNonUniformShuffle": "subgroupSizeControl",
+        "AtomicFloat32AddEXT": "shaderBufferFloat32AtomicAdd",
+        "AtomicFloat64AddEXT": "shaderBufferFloat64AtomicAdd",
     }
 )
 # an execution mode, its capability, and what the device says of it for a width
@@ -74,6 +82,15 @@ _MODES: Mapping[str, str] = MappingProxyType(
         "RoundingModeRTE": "roundEven",
     }
 )
+
+
+class _Token(NamedTuple):
+    """A buffer, its memory, where the host sees its first byte or 0, and that byte's place."""
+
+    buffer: Any
+    memory: Any
+    host: int
+    shift: int
 
 
 class _Slot:
@@ -163,34 +180,33 @@ class VulkanQueue:
         self.last: VulkanEvent | None = None
 
 
-class VulkanProgram:
-    """A shader module, and a pipeline for each workgroup's size that it was launched with."""
-
-    __slots__ = ("artifact", "module", "pipelines")
-
-    def __init__(self, artifact: Artifact, module: Any) -> None:
-        self.artifact, self.module = artifact, module
-        self.pipelines: dict[Dims, Any] = {}
-
-
-class _Physical(NamedTuple):
-    """A device before it is opened; `said` owns the memory of its properties."""
+class _Module(NamedTuple):
+    """A shader module, and whether it needs subgroups of the artifact's width."""
 
     handle: Any
-    said: Any
-    features: Mapping[str, bool]
-    floats: Mapping[str, bool]
-    family: int
-    memory_type: int
-    memory_bytes: int
+    pins: bool
+
+
+class VulkanProgram:
+    """The shader modules of an artifact's forms, by variant, None for the plain one.
+
+    A pipeline for each workgroup's size that it was launched with.
+    """
+
+    __slots__ = ("artifact", "modules", "pipelines")
+
+    def __init__(self, artifact: Artifact) -> None:
+        self.artifact = artifact
+        self.modules: dict[Variant | None, _Module] = {}
+        self.pipelines: dict[Dims, Any] = {}
 
 
 class VulkanDriver(Driver):
     """One device."""
 
-    def __init__(self, a: Api, physical: _Physical, number: int) -> None:
+    def __init__(self, a: Api, physical: Physical, number: int) -> None:
         self.api, self._physical, self.family = a, physical, physical.family
-        self.device = _open(a, physical)
+        self.device = opened(a, physical)
         out = a.ffi.new("VkQueue *")
         a.lib.vkGetDeviceQueue(self.device, self.family, 0, out)
         self._queue = out[0]
@@ -202,10 +218,11 @@ class VulkanDriver(Driver):
         ranges = a.make("PushRange", stages=_COMPUTE_STAGE, size=_PUSHED.size)
         layout = a.make("LayoutInfo", rangeCount=1, ranges=ranges)
         self._layout = a.create("vkCreatePipelineLayout", "VkPipelineLayout", self.device, layout)
-        self.portrait = _portrait(a, physical, f"vulkan:{number}")
+        self.portrait = portrait(a, physical, f"vulkan:{number}")
         self._counts: Dims = self.portrait.limits.max_grid_dims
+        self._options = Options(self, self._alone, TARGET, physical.offers)
         self._word = self.allocate(_ALIGNMENT)
-        host_bytes(self._word.token[2], _ALIGNMENT)[:] = 0
+        self.write(self.make_queue(), self._word, 0, np.zeros(_ALIGNMENT, np.uint8))
 
     def can_run(self, target: str) -> bool:
         """Modules for Vulkan."""
@@ -214,7 +231,15 @@ class VulkanDriver(Driver):
     # ---- memory --------------------------------------------------------------------------
 
     def allocate(self, size: int) -> Memory:
-        """A buffer with memory of its own, mapped for good."""
+        """A buffer with memory of its own, mapped for good where the host sees it."""
+        physical = self._physical
+        return self._allocated(size, physical.local_type, mapped=not physical.staged)
+
+    def _visible(self, size: int) -> Memory:
+        """A buffer that the host sees."""
+        return self._allocated(size, self._physical.visible_type, mapped=True)
+
+    def _allocated(self, size: int, kind: int, *, mapped: bool) -> Memory:
         a, null = self.api, self.api.ffi.NULL
         room = max(1, size) + _ALIGNMENT
         if room > self._physical.memory_bytes:
@@ -224,45 +249,82 @@ class VulkanDriver(Driver):
         needs = a.ffi.new("Requirements *")
         a.lib.vkGetBufferMemoryRequirements(self.device, buffer, needs)
         flags = a.make("AllocateFlags", flags=_DEVICE_ADDRESS)
-        wanted = a.make(
-            "AllocateInfo", pNext=flags, size=needs.size, type=self._physical.memory_type
-        )
+        wanted = a.make("AllocateInfo", pNext=flags, size=needs.size, type=kind)
         try:
             memory = a.create("vkAllocateMemory", "VkDeviceMemory", self.device, wanted)
         except MemoryError:
             a.lib.vkDestroyBuffer(self.device, buffer, null)
             raise
         a.call("vkBindBufferMemory", self.device, buffer, memory, 0)
-        out = a.ffi.new("void **")
-        a.call("vkMapMemory", self.device, memory, 0, needs.size, 0, out)
         start = a.lib.vkGetBufferDeviceAddress(self.device, a.make("AddressInfo", buffer=buffer))
         shift = -start % _ALIGNMENT
-        host = int(a.ffi.cast("uintptr_t", out[0])) + shift
-        return Memory(start + shift, size, (buffer, memory, host))
+        host = 0
+        if mapped:
+            out = a.ffi.new("void **")
+            a.call("vkMapMemory", self.device, memory, 0, needs.size, 0, out)
+            host = int(a.ffi.cast("uintptr_t", out[0])) + shift
+        return Memory(start + shift, size, _Token(buffer, memory, host, shift))
 
     def free(self, memory: Memory) -> None:
         """Give buffer and memory back."""
-        buffer, held, _ = memory.token
-        self.api.lib.vkDestroyBuffer(self.device, buffer, self.api.ffi.NULL)
-        self.api.lib.vkFreeMemory(self.device, held, self.api.ffi.NULL)
+        token: _Token = memory.token
+        self.api.lib.vkDestroyBuffer(self.device, token.buffer, self.api.ffi.NULL)
+        self.api.lib.vkFreeMemory(self.device, token.memory, self.api.ffi.NULL)
 
     def write(self, queue: VulkanQueue, memory: Memory, offset: int, source: HostBytes) -> None:
         """Copy in, when the queue is idle."""
         self._drain(queue)
-        host_bytes(memory.token[2] + offset, source.size)[:] = source
+        if memory.token.host:
+            host_bytes(memory.token.host + offset, source.size)[:] = source
+            return
+        with self._staging(source.size) as room:
+            seen = host_bytes(room.token.host, room.size)
+            for start in range(0, source.size, room.size):
+                part = source[start : start + room.size]
+                seen[: part.size] = part
+                self._move(queue, (memory, offset + start), (room, 0), part.size).wait()
 
     def read(self, queue: VulkanQueue, memory: Memory, offset: int, into: HostBytes) -> None:
         """Copy out, when the queue is idle."""
         self._drain(queue)
-        into[:] = host_bytes(memory.token[2] + offset, into.size)
+        if memory.token.host:
+            into[:] = host_bytes(memory.token.host + offset, into.size)
+            return
+        with self._staging(into.size) as room:
+            seen = host_bytes(room.token.host, room.size)
+            for start in range(0, into.size, room.size):
+                part = into[start : start + room.size]
+                self._move(queue, (room, 0), (memory, offset + start), part.size).wait()
+                part[:] = seen[: part.size]
 
     def copy(
         self, queue: VulkanQueue, to: tuple[Memory, int], of: tuple[Memory, int], size: int
     ) -> Event:
-        """Copy by the host, when the queue is idle."""
-        self._drain(queue)
-        ctypes.memmove(to[0].token[2] + to[1], of[0].token[2] + of[1], size)
-        return self.mark(queue)
+        """Copy by the device."""
+        return self._move(queue, to, of, size) if size else self.mark(queue)
+
+    @contextmanager
+    def _staging(self, size: int) -> Generator[Memory]:
+        """Room that the host sees, for a part of a copy at a time."""
+        room = self._visible(min(max(1, size), _STAGED_BYTES))
+        try:
+            yield room
+        finally:
+            self.free(room)
+
+    def _move(
+        self, queue: VulkanQueue, to: tuple[Memory, int], of: tuple[Memory, int], size: int
+    ) -> VulkanEvent:
+        a = self.api
+        (target, start), (source, first) = to, of
+        places = first + source.token.shift, start + target.token.shift, size
+        region = a.ffi.new("CopyRegion[1]", [places])
+
+        def record(slot: _Slot) -> None:
+            buffers = source.token.buffer, target.token.buffer
+            a.lib.vkCmdCopyBuffer(slot.commands, *buffers, 1, region)
+
+        return self._submit(queue, record, (target, source))
 
     def _drain(self, queue: VulkanQueue) -> None:
         if queue.last is not None:
@@ -289,7 +351,7 @@ class VulkanDriver(Driver):
         """Make a shader module. Raises DriverError with what the device lacks."""
         if artifact.binary is None:
             raise DriverError("vkCreateShaderModule", 0, "the artifact holds no module")
-        found = listing(artifact.binary, "vulkan1.3")
+        found = listing(artifact.binary, _ENVIRONMENT)
         if artifact.entry not in found.entries:
             raise DriverError(
                 "vkCreateComputePipelines", 0, f"the module has no entry point {artifact.entry}"
@@ -297,7 +359,7 @@ class VulkanDriver(Driver):
         self._check(found)
         if found.loops:
             self.warn_of_loops()
-        return self._build(artifact)
+        return self._alone(artifact)
 
     def warn_of_loops(self) -> None:
         """Warn, once, where the device ends long loops by itself (lavapipe of Mesa 22.3 does)."""
@@ -305,7 +367,7 @@ class VulkanDriver(Driver):
             if self._tried_loops:
                 return
             self._tried_loops = True
-            early = loops_end_early(self, self._build, TARGET)
+            early = loops_end_early(self, self._alone, TARGET)
         if early:
             warnings.warn(
                 f"`{self.portrait.name}` ({self.portrait.title}) ends loops after 65,535 rounds "
@@ -315,12 +377,13 @@ class VulkanDriver(Driver):
             )
 
     def _check(self, found: Listing) -> None:
+        needed = found.capabilities.values()
         for capability, feature in _FEATURES.items():
-            if capability in found.capabilities and not self._physical.features[feature]:
+            if capability in needed and not self._physical.features[feature]:
                 raise DriverError(
                     "vkCreateShaderModule", -8, f"the device lacks {feature}, for {capability}"
                 )
-        types = ("f32", "f64") if "Float64" in found.capabilities else ("f32",)
+        types = ("f32", "f64") if "Float64" in needed else ("f32",)
         if not all(map(self._faithful, types)):
             raise DriverError(
                 "vkCreateShaderModule",
@@ -333,24 +396,30 @@ class VulkanDriver(Driver):
         """Try the device's arithmetic, once a type."""
         with self._lock:
             if dtype not in self._tried:
-                self._tried[dtype] = passes(self, self._build, TARGET, dtype)
+                self._tried[dtype] = passes(self, self._alone, TARGET, dtype)
         return self._tried[dtype]
 
-    def _build(self, artifact: Artifact) -> VulkanProgram:
-        """A module without the modes that the device does not have."""
-        a = self.api
+    def _alone(self, artifact: Artifact) -> VulkanProgram:
+        """A program with its plain form."""
         assert artifact.binary is not None
+        program = VulkanProgram(artifact)
+        program.modules[None] = self._build(artifact.binary)
+        return program
+
+    def _build(self, binary: bytes) -> _Module:
+        """A module without the modes that the device does not have."""
+        a, found = self.api, listing(binary, _ENVIRONMENT)
         absent = {
             (mode, bits)
             for mode, said in _MODES.items()
             for bits in (32, 64)
             if not self._physical.floats[f"{said}{bits}"]
         }
-        code = without(artifact.binary, absent)
+        code = without(binary, absent)
         words = a.ffi.from_buffer("uint32_t[]", code)
         info = a.make("ShaderInfo", codeSize=len(code), code=words)
         made = a.create("vkCreateShaderModule", "VkShaderModule", self.device, info)
-        return VulkanProgram(artifact, made)
+        return _Module(made, "GroupNonUniformShuffle" in found.capabilities.values())
 
     def unload(self, program: VulkanProgram) -> None:
         """Destroy the pipelines, when what runs has ended."""
@@ -360,24 +429,43 @@ class VulkanDriver(Driver):
             for pipeline in program.pipelines.values():
                 a.lib.vkDestroyPipeline(self.device, pipeline, a.ffi.NULL)
             program.pipelines.clear()
-            a.lib.vkDestroyShaderModule(self.device, program.module, a.ffi.NULL)
+            for module, _ in program.modules.values():
+                a.lib.vkDestroyShaderModule(self.device, module, a.ffi.NULL)
+            program.modules.clear()
 
     def _pipeline(self, program: VulkanProgram, workgroup: Dims) -> Any:
         found = program.pipelines.get(workgroup)
         if found is None:
-            found = program.pipelines[workgroup] = self._make_pipeline(program, workgroup)
+            found = program.pipelines[workgroup] = self._best_pipeline(program, workgroup)
         return found
 
-    def _make_pipeline(self, program: VulkanProgram, workgroup: Dims) -> Any:
-        a = self.api
+    def _best_pipeline(self, program: VulkanProgram, workgroup: Dims) -> Any:
+        """Of the best form for workgroups of a size."""
+        artifact = program.artifact
+        variant = self._options.form(artifact, workgroup) if artifact.variants else None
+        if variant is not None:
+            with suppress(DriverError):  # then the plain form must do
+                if variant not in program.modules:
+                    program.modules[variant] = self._build(variant.binary)
+                return self._make_pipeline(program, variant, workgroup)
+        return self._make_pipeline(program, None, workgroup)
+
+    def _make_pipeline(
+        self, program: VulkanProgram, variant: Variant | None, workgroup: Dims
+    ) -> Any:
+        a, artifact = self.api, program.artifact
+        module, pins = program.modules[variant]
         entries = a.ffi.new("SpecializationEntry[3]", [(i, 4 * i, 4) for i in range(3)])
         sizes = a.ffi.new("uint32_t[3]", workgroup)
         special = a.make("Specialization", count=3, entries=entries, size=12, data=sizes)
-        entry = a.ffi.new("char[]", program.artifact.entry.encode())
+        entry, width = a.ffi.new("char[]", artifact.entry.encode()), artifact.subgroup_size
+        required = a.make("RequiredSubgroup", size=width)
         stage = a.make(
             "StageInfo",
+            pNext=required if pins else a.ffi.NULL,
+            flags=_FULL_SUBGROUPS if pins and workgroup[0] % width == 0 else 0,
             stage=_COMPUTE_STAGE,
-            module=program.module,
+            module=module,
             entry=entry,
             specialization=special,
         )
@@ -412,19 +500,21 @@ class VulkanDriver(Driver):
                 "vkCreateComputePipelines", 0, f"{shared} bytes of shared memory of {most}"
             )
 
-    def _submit(self, queue: VulkanQueue, record: _Dispatches | None, keep: Any) -> VulkanEvent:
+    def _submit(
+        self, queue: VulkanQueue, record: Callable[[_Slot], None] | None, keep: Any
+    ) -> VulkanEvent:
         a = self.api
         with self._lock:
             slot = self._free.pop() if self._free else _Slot(self)
             a.call("vkResetCommandPool", self.device, slot.pool, 0)
             a.call("vkBeginCommandBuffer", slot.commands, a.make("BeginInfo", flags=1))
-            self._barrier(slot, _HOST_PIPE | _COMPUTE_PIPE, _COMPUTE_PIPE)
+            self._barrier(slot, _HOST | _COMMANDS, _COMMANDS)
             a.lib.vkCmdResetQueryPool(slot.commands, slot.times, 0, 2)
             a.lib.vkCmdWriteTimestamp(slot.commands, _TOP, slot.times, 0)
             if record is not None:
                 record(slot)
             a.lib.vkCmdWriteTimestamp(slot.commands, _BOTTOM, slot.times, 1)
-            self._barrier(slot, _COMPUTE_PIPE, _HOST_PIPE)
+            self._barrier(slot, _COMMANDS, _HOST)
             a.call("vkEndCommandBuffer", slot.commands)
             fences = a.ffi.new("VkFence[1]", [slot.fence])
             a.call("vkResetFences", self.device, 1, fences)
@@ -437,11 +527,10 @@ class VulkanDriver(Driver):
     def _barrier(self, slot: _Slot, before: int, after: int) -> None:
         """All that was written before can be read after."""
         a, null = self.api, self.api.ffi.NULL
-        every = _SHADER_READ | _SHADER_WRITE | _HOST_READ | _HOST_WRITE
         allowed = {
-            _HOST_PIPE | _COMPUTE_PIPE: every,
-            _COMPUTE_PIPE: _SHADER_READ | _SHADER_WRITE,
-            _HOST_PIPE: _HOST_READ | _HOST_WRITE,
+            _HOST | _COMMANDS: _HOST_ACCESS | _ANY_ACCESS,
+            _COMMANDS: _ANY_ACCESS,
+            _HOST: _HOST_ACCESS,
         }
         barrier = a.make("Barrier", **{"from": allowed[before], "to": allowed[after]})
         a.lib.vkCmdPipelineBarrier(slot.commands, before, after, 0, 1, barrier, 0, null, 0, null)
@@ -451,8 +540,8 @@ class VulkanDriver(Driver):
         if slot.block is None or slot.block.size < len(block):
             if slot.block is not None:
                 self.free(slot.block)
-            slot.block = self.allocate(max(1024, len(block)))
-        host_bytes(slot.block.token[2], len(block))[:] = memoryview(block)
+            slot.block = self._visible(max(1024, len(block)))
+        host_bytes(slot.block.token.host, len(block))[:] = memoryview(block)
         return slot.block.address
 
     def push(self, slot: _Slot, pipeline: Any, values: Sequence[int], counts: Dims) -> None:
@@ -537,7 +626,7 @@ def _wait_for_others(after: Sequence[Event]) -> None:
 def probe() -> list[Driver]:
     """Every device of Vulkan 1.3 that has what kernels need. Raises DriverAbsentError."""
     a = api()
-    application = a.make("ApplicationInfo", apiVersion=_VERSION)
+    application = a.make("ApplicationInfo", apiVersion=VERSION)
     try:
         info = a.make("InstanceInfo", application=application)
         instance = a.create("vkCreateInstance", "VkInstance", info)
@@ -545,106 +634,10 @@ def probe() -> list[Driver]:
         raise DriverAbsentError(
             f"{LIBRARY} is here but makes no instance: {error}", "install or repair its drivers"
         ) from None
-    found = [p for h in _handles(a, instance) if (p := _look(a, h)) is not None]
+    found = physical_devices(a, instance)
     if not found:
         raise DriverAbsentError(
             "no device has Vulkan 1.3 with 64-bit integers, buffer addresses and the memory model",
             "install a newer driver: apt install mesa-vulkan-drivers",
         )
     return [VulkanDriver(a, physical, number) for number, physical in enumerate(found)]
-
-
-def _handles(a: Api, instance: Any) -> list[Any]:
-    count = a.ffi.new("uint32_t *")
-    a.call("vkEnumeratePhysicalDevices", instance, count, a.ffi.NULL)
-    out = a.ffi.new("VkPhysicalDevice[]", max(1, count[0]))
-    a.call("vkEnumeratePhysicalDevices", instance, count, out)
-    return list(out)[: count[0]]
-
-
-def _look(a: Api, handle: Any) -> _Physical | None:
-    floats = a.make("FloatControls")
-    properties = a.make("Properties2", pNext=floats)
-    a.lib.vkGetPhysicalDeviceProperties2(handle, properties)
-    if properties.properties.apiVersion < _VERSION:
-        return None
-    v12 = a.make("Features12")
-    v11 = a.make("Features11", pNext=v12)
-    core = a.make("Features2", pNext=v11)
-    a.lib.vkGetPhysicalDeviceFeatures2(handle, core)
-    holders = {"core": core.core, "v11": v11, "v12": v12}
-    has = {n: bool(getattr(holders[h], n)) for h, names in WANTED.items() for n in names}
-    family, memory = _family(a, handle), _memory(a, handle)
-    if not all(has[name] for name in _NEEDED) or family is None or memory is None:
-        return None
-    known = {n: bool(getattr(floats, n)) for n, _ in a.ffi.typeof("FloatControls").fields[2:]}
-    return _Physical(handle, properties, has, known, family, *memory)
-
-
-def _family(a: Api, handle: Any) -> int | None:
-    """The first family of queues that computes."""
-    count = a.ffi.new("uint32_t *", 16)
-    out = a.ffi.new("QueueFamily[16]")
-    a.lib.vkGetPhysicalDeviceQueueFamilyProperties(handle, count, out)
-    return next((i for i in range(count[0]) if out[i].queueFlags & _COMPUTE), None)
-
-
-def _memory(a: Api, handle: Any) -> tuple[int, int] | None:
-    """The type of memory that the host sees without flushing, the device's own if possible."""
-    out = a.ffi.new("MemoryProperties *")
-    a.lib.vkGetPhysicalDeviceMemoryProperties(handle, out)
-    seen = _HOST_VISIBLE | _HOST_COHERENT
-    for wanted in (seen | _DEVICE_LOCAL, seen):
-        for index in range(out.memoryTypeCount):
-            kind = out.memoryTypes[index]
-            if kind.propertyFlags & wanted == wanted:
-                return index, out.memoryHeaps[kind.heapIndex].size
-    return None
-
-
-def _open(a: Api, physical: _Physical) -> Any:
-    """The device with every feature that kernels may use and it has."""
-    parts = {name: {n: physical.features[n] for n in names} for name, names in WANTED.items()}
-    v12 = a.make("Features12", **parts["v12"])
-    v11 = a.make("Features11", pNext=v12, **parts["v11"])
-    core = a.make("Features2", pNext=v11, core=parts["core"])
-    priority = a.ffi.new("float[1]", [1.0])
-    queue = a.make("QueueInfo", family=physical.family, count=1, priorities=priority)
-    info = a.make("DeviceInfo", pNext=core, queueCount=1, queues=queue)
-    return a.create("vkCreateDevice", "VkDevice", physical.handle, info)
-
-
-def _portrait(a: Api, physical: _Physical, name: str) -> Portrait:
-    properties, base = physical.said.properties, limits_of(TARGET)
-    own = properties.limits
-    title = a.ffi.string(properties.deviceName).decode(errors="replace")
-    features = set(base.features)
-    for feature, needs in {
-        "f64": "shaderFloat64",
-        "atomic_i64": "shaderBufferInt64Atomics",
-    }.items():
-        if not physical.features[needs]:
-            features.discard(feature)
-    x, y, z = own.maxComputeWorkGroupSize
-    gx, gy, gz = own.maxComputeWorkGroupCount
-    limits = replace(
-        base,
-        title=title,
-        max_workgroup_size=own.maxComputeWorkGroupInvocations,
-        max_workgroup_dims=(x, y, z),
-        max_grid_dims=(gx, gy, gz),
-        shared_bytes=own.maxComputeSharedMemorySize,
-        shared_bytes_optin=own.maxComputeSharedMemorySize,
-        features=frozenset(features),
-    )
-    return Portrait(
-        name=name,
-        driver="vulkan",
-        title=f"{title} ({_TYPES[min(properties.deviceType, len(_TYPES) - 1)]})",
-        vendor=f"{properties.vendorID:#06x}",
-        targets=(TARGET,),
-        host_memory=False,
-        memory_bytes=physical.memory_bytes,
-        units=None,
-        limits=limits,
-    )

@@ -60,6 +60,13 @@ _FLOATS = (
     "denormFlush16 denormFlush32 denormFlush64 roundEven16 roundEven32 roundEven64 "
     "roundZero16 roundZero32 roundZero64"
 )
+_FLOAT_ATOMICS = (
+    "shaderBufferFloat32Atomics shaderBufferFloat32AtomicAdd shaderBufferFloat64Atomics "
+    "shaderBufferFloat64AtomicAdd shaderSharedFloat32Atomics shaderSharedFloat32AtomicAdd "
+    "shaderSharedFloat64Atomics shaderSharedFloat64AtomicAdd shaderImageFloat32Atomics "
+    "shaderImageFloat32AtomicAdd sparseImageFloat32Atomics sparseImageFloat32AtomicAdd"
+)
+FLOAT_ATOMICS_EXTENSION = "VK_EXT_shader_atomic_float"
 # what kernels may use of the features, by the structure that holds it
 WANTED = {
     "core": ("shaderFloat64", "shaderInt64", "shaderInt16"),
@@ -67,8 +74,10 @@ WANTED = {
     "v12": (
         *("storageBuffer8BitAccess", "shaderBufferInt64Atomics", "shaderSharedInt64Atomics"),
         *("shaderInt8", "bufferDeviceAddress", "vulkanMemoryModel"),
-        "vulkanMemoryModelDeviceScope",
+        *("vulkanMemoryModelDeviceScope", "shaderSubgroupExtendedTypes"),
     ),
+    "subgroups": ("subgroupSizeControl", "computeFullSubgroups"),
+    "atomics": ("shaderBufferFloat32AtomicAdd", "shaderBufferFloat64AtomicAdd"),
 }
 
 
@@ -84,6 +93,19 @@ typedef struct {{ uint32_t sType; void *pNext; CoreFeatures core; }} Features2;
 typedef struct {{ uint32_t sType; void *pNext; {_fields(_FEATURES_11)} }} Features11;
 typedef struct {{ uint32_t sType; void *pNext; {_fields(_FEATURES_12)} }} Features12;
 typedef struct {{ uint32_t sType; void *pNext; {_fields(_FLOATS)} }} FloatControls;
+typedef struct {{
+    uint32_t sType; void *pNext; uint32_t subgroupSizeControl, computeFullSubgroups;
+}} FeaturesSubgroups;
+typedef struct {{ uint32_t sType; void *pNext; {_fields(_FLOAT_ATOMICS)} }} FeaturesAtomics;
+typedef struct {{
+    uint32_t sType; void *pNext; uint32_t size, stages, operations, quads;
+}} Subgroups;
+typedef struct {{
+    uint32_t sType; void *pNext; uint32_t least, most, groups, stages;
+}} SubgroupSizes;
+typedef struct {{ uint32_t sType; void *pNext; uint32_t size; }} RequiredSubgroup;
+typedef struct {{ char name[256]; uint32_t version; }} Extension;
+typedef struct {{ uint64_t from, to, size; }} CopyRegion;
 typedef struct {{
     uint32_t images[8], maxPushConstantsSize, maxMemoryAllocationCount, maxSamplers;
     uint64_t bufferImageGranularity, sparseAddressSpaceSize;
@@ -196,6 +218,8 @@ void vkGetPhysicalDeviceProperties2(VkPhysicalDevice, Properties2 *);
 void vkGetPhysicalDeviceFeatures2(VkPhysicalDevice, Features2 *);
 void vkGetPhysicalDeviceQueueFamilyProperties(VkPhysicalDevice, uint32_t *, QueueFamily *);
 void vkGetPhysicalDeviceMemoryProperties(VkPhysicalDevice, MemoryProperties *);
+int vkEnumerateDeviceExtensionProperties(VkPhysicalDevice, const char *, uint32_t *,
+                                         Extension *);
 int vkCreateDevice(VkPhysicalDevice, const DeviceInfo *, const void *, VkDevice *);
 void vkGetDeviceQueue(VkDevice, uint32_t, uint32_t, VkQueue *);
 int vkDeviceWaitIdle(VkDevice);
@@ -224,6 +248,7 @@ void vkCmdPushConstants(VkCommandBuffer, VkPipelineLayout, uint32_t, uint32_t, u
 void vkCmdDispatch(VkCommandBuffer, uint32_t, uint32_t, uint32_t);
 void vkCmdPipelineBarrier(VkCommandBuffer, uint32_t, uint32_t, uint32_t, uint32_t,
                           const Barrier *, uint32_t, const void *, uint32_t, const void *);
+void vkCmdCopyBuffer(VkCommandBuffer, VkBuffer, VkBuffer, uint32_t, const CopyRegion *);
 void vkCmdResetQueryPool(VkCommandBuffer, VkQueryPool, uint32_t, uint32_t);
 void vkCmdWriteTimestamp(VkCommandBuffer, uint32_t, VkQueryPool, uint32_t);
 int vkCreateQueryPool(VkDevice, const QueryInfo *, const void *, VkQueryPool *);
@@ -260,8 +285,13 @@ TYPES = {
     "Features2": 1000059000,
     "Properties2": 1000059001,
     "AllocateFlags": 1000060000,
+    "Subgroups": 1000094000,
     "FloatControls": 1000197000,
+    "SubgroupSizes": 1000225000,
+    "RequiredSubgroup": 1000225001,
+    "FeaturesSubgroups": 1000225002,
     "AddressInfo": 1000244001,
+    "FeaturesAtomics": 1000260000,
 }
 _RESULTS = {
     1: "VK_NOT_READY",
