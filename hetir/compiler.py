@@ -37,12 +37,14 @@ from hetir.version import CODE_VERSION
 if TYPE_CHECKING:
     from hetir import emulator
     from hetir.backends import cpu, ptx, spirv
+    from hetir.backends.cpu import stack as cpu_stack
     from hetir.emulator import ptx as emulated_ptx
     from hetir.passes import harness
 else:
     # a launch of cached code on one device needs none of these
     emulator, emulated_ptx = lazy("hetir.emulator"), lazy("hetir.emulator.ptx")
     cpu, ptx, spirv = (lazy(f"hetir.backends.{name}") for name in ("cpu", "ptx", "spirv"))
+    cpu_stack = lazy("hetir.backends.cpu.stack")
     harness = lazy("hetir.passes.harness")
 
 Dims = tuple[int, int, int]
@@ -135,7 +137,9 @@ def compile(
     """
     arguments = signature if isinstance(signature, tuple) else _arguments(kernel, signature)
     items = None if workgroup is None else dims(workgroup)
-    return lower(prepare(record(kernel, arguments).module), target, items, assumptions)
+    made = lower(prepare(record(kernel, arguments).module), target, items, assumptions)
+    # a launch does without the figures, which take LLVM a moment
+    return cpu_stack.counted(made) if target.partition(":")[0] == "cpu" else made
 
 
 def _arguments(kernel: Source, signature: str | None) -> tuple[Argument, ...]:

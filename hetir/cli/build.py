@@ -58,5 +58,7 @@ def _resources(artifact: Artifact) -> str:
     found = artifact.resources
     parts = [f"shared memory {found.shared_bytes} bytes"]
     if found.registers is not None:
-        parts.append(f"{found.registers} registers, {found.spill_bytes} bytes spilled")
+        parts.append(f"{found.registers} registers")
+    if found.spill_bytes is not None:
+        parts.append(f"{found.spill_bytes} bytes spilled")
     return ", ".join(parts)

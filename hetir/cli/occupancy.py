@@ -12,7 +12,6 @@ from rich.console import Console
 from rich.table import Table
 
 from hetir.artifact import Artifact
-from hetir.backends.cpu.stack import stack
 from hetir.cli.common import find_kernel, parse_dims
 from hetir.cli.occupancy_plot import write_plot
 from hetir.compiler import compile as compile_kernel
@@ -108,11 +107,10 @@ def _compiled(spec: str, signature: str, target: str, workgroup: tuple[int, ...]
 
 
 def _counted_by(artifact: Artifact) -> str:
-    """Who counted the figures, and what LLVM adds on a CPU."""
-    if not artifact.target.startswith("cpu"):
-        return f"figures from {artifact.resources.source}"
-    used = stack(artifact)
-    return f"LLVM: stack frame of {used.frame_bytes} bytes, {used.spill_bytes} bytes spilled"
+    """Who counted the figures, and what is spilled where that is known."""
+    found = artifact.resources
+    spilled = "" if found.spill_bytes is None else f", {found.spill_bytes} bytes spilled"
+    return f"figures from {found.source}{spilled}"
 
 
 def _print(

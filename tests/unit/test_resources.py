@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import hetir
+import hetir.lang as hl
 from hetir import compiler, library, limits
 from hetir.artifact import Artifact
 from hetir.backends.cpu import stack as cpu_stack
@@ -160,13 +161,36 @@ def test_portable_code_asks_for_a_device() -> None:
 # LLVM's own figures ------------------------------------------------------------------------------
 
 
-def test_stack_figures_of_assembly() -> None:
-    x86 = "f:\n\tpushq\t%rbx\n\tsubq\t$648, %rsp\n\tmovq\t%r8, 72(%rsp)  # 8-byte Spill\n"
-    x86 += "\tvmovups\t%zmm0, (%rsp)  # 64-byte Spill\n\tmovq\t72(%rsp), %r8  # 8-byte Reload\n"
-    assert cpu_stack.read(x86) == cpu_stack.Stack(frame_bytes=648, spill_bytes=72)
-    arm = "f:\n\tstp\tx29, x30, [sp, #-96]!  // 16-byte Folded Spill\n\tsub\tsp, sp, #1, lsl #12\n"
-    assert cpu_stack.read(arm) == cpu_stack.Stack(frame_bytes=96 + 4096, spill_bytes=16)
-    assert cpu_stack.read("f:\n\tret\n") == cpu_stack.Stack(frame_bytes=0, spill_bytes=0)
+def test_spills_of_assembly() -> None:
+    x86 = "f:\n\tmovq\t%r8, 72(%rsp)  # 8-byte Spill\n\tmovups\t%zmm0, (%rsp)  # 64-byte Spill\n"
+    assert cpu_stack.spilled(x86 + "\tmovq\t72(%rsp), %r8  # 8-byte Reload\n") == 72
+    arm = "f:\n\tstp\tx29, x30, [sp, #-96]!  // 16-byte Folded Spill\n"
+    assert cpu_stack.spilled(arm) == 16
+    assert cpu_stack.spilled("f:\n\tret\n") == 0
+
+
+@hetir.kernel
+def busy(x: hl.Array[hl.f32, 1], y: hl.Array[hl.f32, 1]):
+    i = hl.global_id(0)
+    total = hl.f32(0)
+    # sixty values live at once: more than there are registers
+    values = tuple(x[i + hl.i64(k)] for k in hl.static_range(60))
+    for k in hl.static_range(60):
+        total = total * values[k] + values[59 - k]
+    y[i] = total
+
+
+@hetir.kernel
+def idle(x: hl.Array[hl.f32, 1], y: hl.Array[hl.f32, 1]):
+    y[0] = x[0]
+
+
+def test_cpu_artifacts_say_what_they_spill() -> None:
+    for kernel, spills in ((busy, True), (idle, False)):
+        found = hetir.compile(kernel, target="cpu:x86-64", workgroup=64).resources
+        assert found.spill_bytes is not None
+        assert (found.spill_bytes > 0) == spills, kernel.name
+        assert "LLVM" in found.source
 
 
 # Shared memory: exactly the limit compiles, one byte more does not -------------------------------
