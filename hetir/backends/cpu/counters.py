@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hetir.backends.cpu.lanes import Lanes, Rep
+from hetir.backends.cpu.lanes import Lanes, Rep, Span
 from hetir.backends.llvm.structure import trip_count
 from hetir.ir.types import I64
 
@@ -35,11 +35,14 @@ class LineCounter(Counter):
         index = Rep(self.first.kind, name, self.first.step)
         room = code.intrinsic("ssub.sat", "i64", ("i64", self.stop.name), ("i64", name))
         most = max(0, self.first.step * (leaf.width - 1))
-        room = code.intrinsic("smin", "i64", ("i64", room), ("i64", str(most + 1)))
-        room = code.intrinsic("smax", "i64", ("i64", room), ("i64", "-1"))
-        wide = leaf.splat("i32", code.add(f"trunc i64 {room} to i32"))
+        near = code.intrinsic("smin", "i64", ("i64", room), ("i64", str(most + 1)))
+        near = code.intrinsic("smax", "i64", ("i64", near), ("i64", "-1"))
+        wide = leaf.splat("i32", code.add(f"trunc i64 {near} to i32"))
         row = leaf.row("i32", self.first.step)
-        return index, code.add(f"icmp slt {leaf.of('i32')} {row}, {wide}")
+        mask = code.add(f"icmp slt {leaf.of('i32')} {row}, {wide}")
+        if self.first.step == 1:
+            leaf.spans[mask] = Span("0", room)
+        return index, mask
 
     def step(self) -> None:
         """Go to the next index."""

@@ -26,12 +26,18 @@ from hetir.backends.cpu.program import (
 from hetir.backends.cpu.subgroups import Exchanger
 from hetir.backends.llvm.structure import Joint, trip_count
 from hetir.ir import ops
-from hetir.ir.core import Kernel, Operation, Value
+from hetir.ir.core import Kernel, Operation, Value, walk
 from hetir.ir.types import I64, Scalar
 from hetir.passes.magnitude import addressing, magnitudes, positive
 from hetir.passes.regions import definitions, exits_of
 from hetir.passes.uniformity import uniformity
 from hetir.target import Target
+
+# what of a kernel keeps its groups, and their items, in order
+_ORDERED = (
+    *(ops.ATOMIC_LOAD, ops.ATOMIC_STORE, ops.ATOMIC_RMW, ops.ATOMIC_CAS, ops.FENCE),
+    *(ops.PRINT, ops.ASSERT, ops.OUT_OF_BOUNDS, ops.ALLOC),
+)
 
 _SIGNATURE = "ptr %args, ptr %launch, ptr noalias %scratch, i64 %first, i64 %last"
 
@@ -78,7 +84,8 @@ class Emitter(ItemEmitter):
         super().__init__(
             kernel, schedule, layout, target, workgroup=workgroup, disjoint=disjoint, lanes=widest
         )
-        self.exact = frozenset(magnitudes(kernel)) | addressing(kernel)
+        self.magnitudes = magnitudes(kernel)
+        self.exact = frozenset(self.magnitudes) | addressing(kernel)
         self.positive = positive(kernel)
         self.divergence = divergence(kernel.body, self.known)
         self._lanes = lanes
@@ -141,11 +148,13 @@ class Emitter(ItemEmitter):
         self.group = names
         self._returns.append(end)
         self._clear_mask()
-        self.nodes(self.schedule.nodes)
+        taken = self._row_of_groups(nx) if self._free else "1"
+        if not self._free:
+            self.nodes(self.schedule.nodes)
         self._returns.pop()
         code.jump(end)
         code.start(end)
-        nexts = self._next_group(names, nx, ny)
+        nexts = self._next_group(names, nx, ny, taken)
         pairs = zip(names, ("%first", x, y, z), nexts, strict=True)
         code.fill(
             phis, [f"  {n} = phi i64 [ {a}, %{begin} ], [ {b}, %{end} ]" for n, a, b in pairs]
@@ -154,12 +163,51 @@ class Emitter(ItemEmitter):
         code.start(done)
         code.put("ret void")
 
-    def _next_group(self, names: Sequence[str], nx: str, ny: str) -> tuple[str, str, str, str]:
+    @property
+    def _free(self) -> bool:
+        """Whether work-items of unlike groups may run in any order, and rows of them pay."""
+        _, sy, sz = self.frame.workgroup or (1, 1, 1)
+        leaves = [node for node in self.schedule.nodes if not isinstance(node, Once)]
+        return (
+            bool(self._lanes)
+            and sy * sz > 1
+            and self.frame.workgroup is not None
+            and self.frame.workgroup[0] % self._lanes == 0
+            and len(leaves) == 1
+            and isinstance(leaves[0], Leaf)
+            and not any(op.spec in _ORDERED for op in walk(self.kernel.body))
+        )
+
+    def _row_of_groups(self, nx: str) -> str:
+        """Run the groups to the end of a row of them, a row of work-items at a time.
+
+        Neighbouring groups continue each other's rows in memory. Gives how many groups ran.
+        """
+        code, names = self.code, self.group
+        left = code.add(f"sub nsw i64 %last, {names[0]}")
+        wide = code.add(f"sub nsw i64 {nx}, {names[1]}")
+        count = code.intrinsic("smin", "i64", ("i64", left), ("i64", wide))
+        stop = code.add(f"add nsw i64 {names[1]}, {count}")
+        shift = code.add(f"sub nsw i64 {names[0]}, {names[1]}")
+        with self._rows() as (y, z, base), self.counted(names[1], stop, 1) as x:
+            linear = code.add(f"add nsw i64 {shift}, {x}")
+            self.group = (linear, x, *names[2:])
+            for node in self.schedule.nodes:
+                if isinstance(node, Leaf):
+                    self._row(node, y, z, base)
+                else:
+                    self.nodes((node,))
+        self.group = names
+        return count
+
+    def _next_group(
+        self, names: Sequence[str], nx: str, ny: str, taken: str
+    ) -> tuple[str, str, str, str]:
         """Count up the linear id and the three coordinates."""
         code = self.code
         linear, x, y, z = names
-        after = code.add(f"add nsw i64 {linear}, 1")
-        x_up = code.add(f"add nuw i64 {x}, 1")
+        after = code.add(f"add nsw i64 {linear}, {taken}")
+        x_up = code.add(f"add nuw i64 {x}, {taken}")
         x_over = code.add(f"icmp eq i64 {x_up}, {nx}")
         y_up = code.add(f"add nuw i64 {y}, 1")
         y_over = code.add(f"icmp eq i64 {y_up}, {ny}")
@@ -333,7 +381,7 @@ class Emitter(ItemEmitter):
 
     def _vectors(self, vector: MaskedLeaf, leaf: Leaf) -> None:
         """Run a leaf for every item of the level, a vector at a time."""
-        code, frame, width = self.code, self.frame, vector.width
+        frame, width = self.frame, vector.width
         sx, sy, sz = (int(frame.group_size(axis)) for axis in range(3))
         tail = bool(sx * sy * sz % width)
         if len(self._returns) > 1:
@@ -343,14 +391,26 @@ class Emitter(ItemEmitter):
             with self.counted("0", frame.items(), width) as linear:
                 self._vector_at(vector, leaf, linear, tail=tail)
         else:
-            with self.counted("0", str(sz), 1) as z, self.counted("0", str(sy), 1) as y:
-                plane = code.add(f"mul nuw nsw i64 {z}, {sy}")
-                row = code.add(f"add nuw nsw i64 {plane}, {y}")
-                base = code.add(f"mul nuw nsw i64 {row}, {sx}")
-                with self.counted("0", str(sx), width) as x:
-                    linear = code.add(f"add nuw nsw i64 {base}, {x}")
-                    local = (Rep("line", x, 1), Rep("same", y), Rep("same", z))
-                    vector.run(leaf, linear, local, tail=None)
+            with self._rows() as (y, z, base):
+                self._row(leaf, y, z, base)
+
+    @contextmanager
+    def _rows(self) -> Generator[tuple[str, str, str]]:
+        """A loop over the rows of a workgroup: gives y, z and the first item's linear id."""
+        code = self.code
+        sx, sy, sz = map(self.frame.group_size, range(3))
+        with self.counted("0", sz, 1) as z, self.counted("0", sy, 1) as y:
+            plane = code.add(f"mul nuw nsw i64 {z}, {sy}")
+            row = code.add(f"add nuw nsw i64 {plane}, {y}")
+            yield y, z, code.add(f"mul nuw nsw i64 {row}, {sx}")
+
+    def _row(self, leaf: Leaf, y: str, z: str, base: str) -> None:
+        """Run a leaf for a row of work-items that whole vectors fill."""
+        vector = MaskedLeaf(self, self._widths[id(leaf)])
+        with self.counted("0", self.frame.group_size(0), vector.width) as x:
+            linear = self.code.add(f"add nuw nsw i64 {base}, {x}")
+            local = (Rep("line", x, 1), Rep("same", y), Rep("same", z))
+            vector.run(leaf, linear, local, tail=None)
 
     def _vector_at(self, vector: MaskedLeaf, leaf: Leaf, linear: str, *, tail: bool) -> None:
         """One vector of a linear range, whose items may lie in several rows."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 NONE = "zeroinitializer"
 _SWAPPED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
+_SPANS = ("lt", "le", "gt", "ge")
 _PREDICATE = {"lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge", "eq": "eq", "ne": "ne"}
 
 
@@ -43,6 +44,17 @@ class Rep:
     step: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A mask of neighbouring lanes, from `low` to before `high`, which may lie outside.
+
+    Scalars tell whether all or any lanes are on, so that the mask itself is seldom made.
+    """
+
+    low: str
+    high: str
+
+
 class Lanes:
     """Emits ops on lane vectors under `mask` (None: all lanes are on)."""
 
@@ -54,6 +66,7 @@ class Lanes:
         self.mask: str | None = None
         self.linear = "0"
         self.local: tuple[Rep, ...] = ()
+        self.spans: dict[str, Span] = {}
 
     # ---- values ------------------------------------------------------------------------
 
@@ -133,7 +146,21 @@ class Lanes:
         """The lanes of two masks."""
         if a is None:
             return b
-        return NONE if NONE in (a, b) else self.code.add(f"and {self.of('i1')} {a}, {b}")
+        if NONE in (a, b):
+            return NONE
+        name = self.code.add(f"and {self.of('i1')} {a}, {b}")
+        if a in self.spans and b in self.spans:
+            self.spans[name] = self._overlap(self.spans[a], self.spans[b])
+        return name
+
+    def _overlap(self, a: Span, b: Span) -> Span:
+        """The lanes of two spans."""
+        code, pairs = self.code, (("smax", a.low, b.low), ("smin", a.high, b.high))
+        low, high = (
+            x if x == y else code.intrinsic(name, "i64", ("i64", x), ("i64", y))
+            for name, x, y in pairs
+        )
+        return Span(low, high)
 
     def either(self, a: str | None, b: str | None) -> str | None:
         """The lanes of one mask or the other."""
@@ -167,7 +194,22 @@ class Lanes:
             names = [self.spread(r, v.type) for r, v in zip(reps, op.operands, strict=True)]
             with self.wide():
                 made = Rep("lanes", RULES[key_of(op)](self.code, op, names))
+            if op.spec is ops.AND and op.result.type == BOOL:
+                self._span_of_both(made.name, reps)
         self.reps[op.result] = made
+
+    def _span_of_both(self, name: str, reps: Sequence[Rep]) -> None:
+        """Note that the `and` of spans, and of what is alike in all lanes, is a span."""
+        found: list[Span] = []
+        for rep in reps:
+            if rep.name in self.spans:
+                found.append(self.spans[rep.name])
+            elif rep.kind == "same":
+                high = self.code.add(f"select i1 {rep.name}, i64 {self.width}, i64 0")
+                found.append(Span("0", high))
+            else:
+                return
+        self.spans[name] = self._overlap(*found)
 
     def _on_lines(self, op: Operation, reps: Sequence[Rep]) -> Rep | None:  # noqa: PLR0911
         """i64 arithmetic that keeps the form of a line, or None."""
@@ -230,7 +272,12 @@ class Lanes:
         code = self.code
         if abs(step) * self.width >= 1 << 30:
             return None
-        distance = code.intrinsic("ssub.sat", "i64", ("i64", limit.name), ("i64", line.name))
+        small = all(self.host.magnitudes.get(v, 64) < 63 for v in op.operands)
+        if small:
+            distance = code.add(f"sub nsw i64 {limit.name}, {line.name}")
+        else:
+            saturated = (("i64", limit.name), ("i64", line.name))
+            distance = code.intrinsic("ssub.sat", "i64", *saturated)
         if step == 0:
             return Rep("same", code.add(f"icmp {_PREDICATE[name]} i64 0, {distance}"))
         low, high = sorted((0, step * (self.width - 1)))
@@ -238,7 +285,12 @@ class Lanes:
         near = code.intrinsic("smax", "i64", ("i64", near), ("i64", str(low - 1)))
         wide = self.splat("i32", code.add(f"trunc i64 {near} to i32"))
         row = self.row("i32", step)
-        return Rep("lanes", code.add(f"icmp {_PREDICATE[name]} {self.of('i32')} {row}, {wide}"))
+        mask = code.add(f"icmp {_PREDICATE[name]} {self.of('i32')} {row}, {wide}")
+        if step == 1 and name in _SPANS:
+            more = code.add(f"add nsw i64 {near}, 1") if name in ("le", "gt") else distance
+            below = name in ("lt", "le")
+            self.spans[mask] = Span("0", more) if below else Span(more, str(self.width))
+        return Rep("lanes", mask)
 
     def index(self, op: Operation) -> None:
         """An id of the work-items."""

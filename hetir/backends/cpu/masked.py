@@ -516,6 +516,9 @@ class MaskedLeaf(Lanes):
 
     def _uneven(self, op: Operation, bounds: Sequence[Rep] | None) -> None:
         """A loop that lanes leave one by one: it goes on while any is on."""
+        if bounds and not _exits(op) & {ops.BREAK, ops.RETURN}:
+            self._counted_out(op, bounds)
+            return
         code, entry_mask, region = self.code, self.mask, op.regions[0]
         args, _, slots = self._carried(op)
         results = [self._slot(v.type, "lanes") for v in op.results]
@@ -543,18 +546,12 @@ class MaskedLeaf(Lanes):
         code.branch(self._any(on), body, leave)
         code.start(body)
         self._put_mask(again_mask, NONE)
-
-        def turn() -> None:
-            again = Target(slots, self.mask, "", straight=False, taken=again_mask)
-            out = Target(results, self.mask, "", straight=False, taken=gone or None)
-            self._state.loops.append(Loop(again, out))
-            self._state.joins.append(again)
-            self._region(region.body)
-            self._state.joins.pop()
-            self._state.loops.pop()
-
         whole = self.mask is None
         self.mask = entry_mask
+
+        def turn() -> None:
+            self._pass(region, slots, results, again_mask, gone or None)
+
         self._turn(on, turn, twice=whole and _size(region.body) <= _TWICE)
         if count is not None:
             count.step()
@@ -564,6 +561,63 @@ class MaskedLeaf(Lanes):
         self.mask = self._get_mask(gone) if gone else entry_mask
         for value, slot in zip(op.results, results, strict=True):
             self.reps[value] = self._get(slot)
+
+    def _counted_out(self, op: Operation, bounds: Sequence[Rep]) -> None:
+        """A `for` that lanes leave only by their counts: the count alone says who is on.
+
+        A lane that is off keeps what it carries, which is its result; what is held for all
+        lanes at once goes on without it, so that its results are kept apart.
+        """
+        code, entry_mask, region = self.code, self.mask, op.regions[0]
+        args, init, slots = self._carried(op)
+        results = [
+            slot if slot.form == "lanes" else self._slot(slot.kind, "lanes") for slot in slots
+        ]
+        shared = [(s, r) for s, r in zip(slots, results, strict=True) if s is not r]
+        for slot, result, first in zip(slots, results, init, strict=True):
+            if slot is not result:
+                self._put(result, self.rep(first), None)
+        count = self._counter(op, bounds)
+        head, body, leave = code.fresh("head"), code.fresh("body"), code.fresh("done")
+        code.jump(head)
+        code.start(head)
+        for arg, slot in zip(args, slots, strict=True):
+            self.reps[arg] = self._get(slot)
+        self.reps[region.args[0]], runs = count.begin()
+        on = self.both(entry_mask, runs)
+        code.branch(self._any(on), body, leave)
+        code.start(body)
+
+        def turn() -> None:
+            mask = self.mask
+            self._pass(region, slots, (), None, None)
+            for slot, result in shared:
+                self._put(result, self._get(slot), mask)
+
+        self._turn(on, turn, twice=entry_mask is None and _size(region.body) <= _TWICE)
+        count.step()
+        code.jump(head)
+        code.start(leave)
+        self.mask = entry_mask
+        for value, slot in zip(op.results, results, strict=True):
+            self.reps[value] = self._get(slot)
+
+    def _pass(
+        self,
+        region: Region,
+        slots: Sequence[Slot],
+        results: Sequence[Slot],
+        again: str | None,
+        gone: str | None,
+    ) -> None:
+        """One pass through the body of a loop that lanes leave one by one."""
+        following = Target(slots, self.mask, "", straight=False, taken=again)
+        out = Target(results, self.mask, "", straight=False, taken=gone)
+        self._state.loops.append(Loop(following, out))
+        self._state.joins.append(following)
+        self._region(region.body)
+        self._state.joins.pop()
+        self._state.loops.pop()
 
     def _turn(self, on: str, turn: Callable[[], None], *, twice: bool) -> None:
         """One pass of an uneven loop's body, whose lanes `on` are known to be some."""
