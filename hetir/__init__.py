@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hetir.version import __version__
 
 if TYPE_CHECKING:
+    from hetir.checkpoint import StopAt, resume
     from hetir.compiler import check, compile
     from hetir.decorator import Kernel, kernel
     from hetir.frontend import func
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Kernel",
+    "StopAt",
     "__version__",
     "array",
     "autotune",
@@ -32,6 +34,7 @@ __all__ = [
     "kernel",
     "occupancy",
     "parse",
+    "resume",
     "targets",
     "zeros",
 ]
@@ -41,6 +44,7 @@ _HOMES = {
     **dict.fromkeys(("check", "compile"), "hetir.compiler"),
     **dict.fromkeys(("Kernel", "kernel"), "hetir.decorator"),
     **dict.fromkeys(("array", "device", "devices", "empty", "zeros"), "hetir.runtime"),
+    **dict.fromkeys(("StopAt", "resume"), "hetir.checkpoint"),
     "func": "hetir.frontend",
     "parse": "hetir.ir.text",
     "targets": "hetir.limits",

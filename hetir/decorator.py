@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -29,8 +29,14 @@ from hetir.frontend import (
 from hetir.ir.core import Kernel as IrKernel
 from hetir.ir.core import Options
 from hetir.ir.types import SCALARS, ArrayType, Scalar
+from hetir.lazy import lazy
 from hetir.passes.layout import layout_of
 from hetir.target import Assumptions
+
+if TYPE_CHECKING:
+    from hetir import checkpoint as stopping
+else:  # few launches need it
+    stopping = lazy("hetir.checkpoint")
 
 Extents = int | tuple[int, ...]
 
@@ -308,7 +314,9 @@ class Kernel:
         device: Any = "cpu",
         queue: Any = None,
         after: Sequence[Any] = (),
-    ) -> runtime.Launch:
+        checkpoint: bool | stopping.StopAt = False,
+        scratch: Sequence[str] = (),
+    ) -> Any:
         """Start a launch and return it; `.wait()` ends it and brings host arrays up to date.
 
         Args:
@@ -320,6 +328,12 @@ class Kernel:
             device: a name of `hetir devices`, or a device.
             queue: launches of one queue run in order; the device's own if left out.
             after: events or launches to wait for first.
+            checkpoint: make the launch one that can be stopped, saved and moved (see
+                docs/checkpoint.md); a `hetir.StopAt` stops it by itself.
+            scratch: names of arrays whose contents a checkpoint need not keep.
+
+        Returns:
+            A `runtime.Launch`, or with `checkpoint` a `checkpoint.CheckpointLaunch`.
 
         Raises:
             CompileError: the kernel is wrong for these arguments.
@@ -329,6 +343,10 @@ class Kernel:
         size = self._automatic(values, grid, device) if workgroup == "auto" else workgroup
         items = compiler.dims(size)
         groups = compiler.dims(grid(items) if callable(grid) else grid)
+        if checkpoint:
+            return self._checkpointed(
+                values, groups, items, device, [queue, *after], checkpoint, scratch
+            )
         made, values, block = self._ready(values, device, groups, items)
         return made.program.launch(
             values,
@@ -338,6 +356,33 @@ class Kernel:
             after=after,
             records=_records(made.artifact),
             block=block,
+        )
+
+    def _checkpointed(
+        self,
+        values: tuple[Any, ...],
+        grid: Dims,
+        workgroup: Dims,
+        device: Any,
+        before: Sequence[Any],
+        stop: bool | stopping.StopAt,
+        scratch: Sequence[str],
+    ) -> stopping.CheckpointLaunch:
+        """Start a launch that can be stopped, after what is to run before it."""
+        for item in before:
+            if item is not None:
+                item.wait()
+        on = runtime.device(device) if isinstance(device, str) else device
+        limits.check_launch_shape(on.portrait.limits, grid, workgroup)
+        return stopping.start(
+            self.specialisation(values).kernel,
+            (*("self" for _ in self.bound), *self.parameters),
+            (*self.bound, *values),
+            grid=grid,
+            workgroup=workgroup,
+            device=on,
+            stop=None if isinstance(stop, bool) else stop,
+            scratch=scratch,
         )
 
     def _run(self, grid: Dims, workgroup: Dims, *arguments: Any, **named: Any) -> None:

@@ -1,0 +1,397 @@
+"""Launches that can be stopped, saved and resumed, on another device if wanted."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from hetir import compiler, records, runtime
+from hetir.artifact import Artifact
+from hetir.checkpoint import file
+from hetir.checkpoint.commit import publish
+from hetir.checkpoint.errors import CheckpointError, CheckpointTimeout
+from hetir.checkpoint.snapshot import Job, Snapshot, State, described, from_file
+from hetir.compiler import Dims
+from hetir.ir.canonical import canonicalise, content_hash
+from hetir.ir.core import Kernel
+from hetir.ir.types import Scalar
+from hetir.passes.resumable import DONE, NOT_STARTED, Control, Resumable
+from hetir.passes.safe_points import place
+from hetir.passes.simplify import simplify
+
+MOST_GROUPS = 1 << 28
+_STATE_BYTES = 256 << 20
+_LEAST_CAPACITY, _MOST_CAPACITY = 16, 8192
+_EMPTY = State(MappingProxyType({}), MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopAt:
+    """Stop a launch after a number of safe points, and save it: for tests.
+
+    Args:
+        safe_points: how many safe points all workgroups together pass before they stop. The
+            place before a workgroup's first op is one.
+        path: the file to write; none is written if the launch ends first.
+    """
+
+    safe_points: int
+    path: str | Path
+
+
+class CheckpointLaunch:
+    """One launch in flight that can be stopped; `runtime.Launch` with `checkpoint` and `migrate`.
+
+    Attributes:
+        kernel: the kernel's name.
+        device: where it runs now.
+        arguments: the arguments by parameter name; after `wait` host arrays hold the results.
+    """
+
+    def __init__(
+        self, snapshot: Snapshot, device: runtime.Device, stop: StopAt | None = None
+    ) -> None:
+        self.kernel = snapshot.job.kernel.name
+        self.device = device
+        self.arguments: Mapping[str, Any] = dict(zip(snapshot.names, snapshot.values, strict=True))
+        self._stop = stop
+        self._snapshot = snapshot
+        self._over = False
+        self._run = _Run(snapshot, device, stop)
+
+    def __repr__(self) -> str:
+        state = "ended" if self.done else "running"
+        return f"<hetir launch of {self.kernel} on {self.device.name}, {state}>"
+
+    @property
+    def done(self) -> bool:
+        """Whether it has ended or was stopped; results are there after `wait`."""
+        return self._over or (self._run.launch.done and self._stop is None)
+
+    @property
+    def error(self) -> Exception | None:
+        """What the launch failed with, or None."""
+        return self._run.launch.error
+
+    @property
+    def seconds(self) -> float | None:
+        """How long the device worked on its last part, or None before that has ended."""
+        return self._run.launch.seconds
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait until it has ended, or stopped as `StopAt` says; host arrays hold the results.
+
+        Raises:
+            LaunchFailedError: the launch failed.
+            LaunchTimeoutError: it did not end in `timeout` seconds.
+        """
+        end = None if timeout is None else time.monotonic() + timeout
+        while not self._over:
+            self._run.launch.wait(None if end is None else max(0.0, end - time.monotonic()))
+            self._snapshot = self._run.stopped()
+            if self._snapshot.done:
+                self._over = True
+            elif self._stop is not None:
+                self._save(Path(self._stop.path))
+            else:
+                self._go_on()
+
+    def checkpoint(self, path: str | Path, timeout: float | None = None) -> None:
+        """Stop at the next safe points and save; the launch is over when this returns.
+
+        Args:
+            path: the file to write, by convention `*.hetck`. A file that is there is kept as
+                `*.hetck.previous`.
+            timeout: seconds to wait at most for the workgroups to stop.
+
+        Raises:
+            CheckpointTimeout: they did not stop in time; the launch is still running.
+            CheckpointError: the file cannot be written; the launch goes on.
+        """
+        self._quiesce(timeout)
+        self._save(Path(path))
+
+    def migrate(self, device: str | runtime.Device, timeout: float | None = None) -> None:
+        """Stop, and go on with the rest of the work on another device, through memory.
+
+        Arrays of the host stay where they are. Arrays on a device are copied to the host:
+        `arguments` has the ones that hold the results.
+
+        Raises:
+            CheckpointTimeout: the workgroups did not stop in `timeout` seconds.
+            CompileError: the device cannot run the kernel; the launch goes on where it was.
+        """
+        target = runtime.device(device) if isinstance(device, str) else device
+        prepare(self._snapshot.job, target)
+        self._quiesce(timeout)
+        if self._snapshot.done:
+            return
+        self._snapshot = _on_host(self._snapshot)
+        names = self._snapshot.names
+        self.arguments = dict(zip(names, self._snapshot.values, strict=True))
+        self.device = target
+        self._go_on()
+
+    def _quiesce(self, timeout: float | None) -> None:
+        """Ask the workgroups to stop, and wait until they have."""
+        if self._over:
+            return
+        self._run.ask(stop=True)
+        if not self._run.launch.event.wait(timeout):
+            self._run.ask(stop=False)
+            raise CheckpointTimeout(
+                f"`{self.kernel}` did not stop in {timeout:g} s and is still running",
+                hint="wait longer; one workgroup may need that long between two safe points",
+            )
+        self._run.launch.wait()
+        self._snapshot = self._run.stopped()
+        self._over = self._snapshot.done
+
+    def _save(self, path: Path) -> None:
+        meta, tensors = self._snapshot.to_file()
+        try:
+            publish(path, lambda out: file.write(out, meta, tensors))
+        except BaseException:
+            if not self._snapshot.done:
+                self._stop = None
+                self._go_on()
+            raise
+        self._over = True
+
+    def _go_on(self) -> None:
+        """Run what is left."""
+        self._run = _Run(self._snapshot, self.device, self._stop)
+
+
+class _Run:
+    """One launch of the instrumented kernel, and the hidden arrays that it works with."""
+
+    def __init__(self, snapshot: Snapshot, device: runtime.Device, stop: StopAt | None) -> None:
+        job = snapshot.job
+        self.snapshot, self.device = snapshot, device
+        self.resumes = bool((snapshot.status != NOT_STARTED).any())
+        artifact, program = _program(job.text, job.workgroup, device.name, self.kind(stop))
+        self.capacity = capacity(job, snapshot.tickets)
+        control = np.zeros(len(Control), np.int32)
+        control[Control.CAPACITY] = self.capacity
+        control[Control.LIMIT] = min(stop.safe_points, (1 << 31) - 1) if stop else 0
+        self.control = device.array(control)
+        self.status = device.array(np.full(max(1, job.groups), DONE, np.int64))
+        self.saved = {
+            kind: device.empty(max(1, self._size(kind)), kind.name) for kind in job.plan.types
+        }
+        hidden = [self.control, self.status, *self.saved.values()]
+        if self.resumes:
+            flat = snapshot.state.flat(job, self.capacity)
+            hidden.append(device.array(snapshot.status))
+            hidden += [device.array(flat[kind]) for kind in job.plan.types]
+        self.launch: runtime.Launch = program.launch(
+            (*snapshot.values, *hidden),
+            grid=job.grid,
+            workgroup=job.workgroup,
+            records=_records(artifact),
+        )
+
+    def kind(self, stop: StopAt | None) -> Resumable:
+        """Which code runs."""
+        emulated = self.device.target == "hetir"
+        return Resumable(resume=self.resumes, counts=stop is not None, initialise=emulated)
+
+    def _size(self, kind: Scalar) -> int:
+        job = self.snapshot.job
+        rows = job.plan.elements(kind, shared=False) * job.items
+        return self.capacity * (rows + job.plan.elements(kind, shared=True))
+
+    def ask(self, *, stop: bool) -> None:
+        """Write the stop word, past what the launch's own queue has to do."""
+        word = np.array([stop], np.int32).view(np.uint8)
+        queue = self.device.queue()
+        place = self.control.offset + 4 * Control.STOP
+        self.device.driver.write(queue.handle, self.control.buffer.memory, place, word)
+
+    def stopped(self) -> Snapshot:
+        """How far the launch came; it has ended."""
+        job, before = self.snapshot.job, self.snapshot
+        status = self.status.numpy()[: job.groups].copy()
+        saved = status > 0
+        flat = {kind: a.numpy() for kind, a in self.saved.items()} if saved.any() else {}
+        tickets = int(status.max() >> 16) + 1 if saved.any() else 0
+        state = State.of(job, flat, self.capacity, tickets) if flat else _EMPTY
+        producer = {"device": self.device.name, "target": self.device.target}
+        return replace(
+            before, status=status, state=state, epoch=before.epoch + 1, producer=producer
+        )
+
+
+def capacity(job: Job, tickets: int) -> int:
+    """Workgroups whose state a launch has room for; the others stop at their ends."""
+    room = _STATE_BYTES // max(1, job.group_bytes)
+    wanted = max(_LEAST_CAPACITY, min(_MOST_CAPACITY, room))
+    return max(1, tickets, min(job.groups, wanted))
+
+
+def _records(artifact: Artifact) -> runtime.Records | None:
+    if not artifact.sites:
+        return None
+    finish = records.finish(artifact, print)
+    return runtime.Records(size=records.CAPACITY_BYTES, finish=finish)
+
+
+@lru_cache(maxsize=64)
+def _program(
+    text: str, workgroup: Dims, device: str, kind: Resumable
+) -> tuple[Artifact, runtime.Program]:
+    job = Job(text, (1, 1, 1), workgroup, "")
+    lowered = kind.run(job.plan)
+    on = runtime.device(device)
+    if on.target == "hetir":
+        artifact = compiler.for_evaluator(lowered)
+    else:
+        artifact = compiler.lower(lowered, on.target, workgroup)
+    hidden = kind.hidden(job.plan).names
+    count = 1 + max((int(p.source[0]) for p in job.kernel.params), default=-1)
+    names = (*(f"argument {n}" for n in range(count)), *hidden)
+    return artifact, on.load(artifact, names=names)
+
+
+def prepare(job: Job, device: runtime.Device) -> None:
+    """Compile a job for a device: raises what the device lacks before anything is stopped."""
+    emulated = device.target == "hetir"
+    kind = Resumable(resume=True, initialise=emulated)
+    _program(job.text, job.workgroup, device.name, kind)
+
+
+def start(
+    kernel: Kernel,
+    names: Sequence[str],
+    values: Sequence[Any],
+    *,
+    grid: Dims,
+    workgroup: Dims,
+    device: runtime.Device,
+    stop: StopAt | None = None,
+    scratch: Sequence[str] = (),
+) -> CheckpointLaunch:
+    """Launch a kernel so that it can be stopped.
+
+    Args:
+        kernel: hetIR without calls, as `compiler.prepare` gives it.
+        names: of the parameters; `values` in their order.
+        values: as `runtime.Program.launch` takes them.
+        grid: workgroups.
+        workgroup: work-items a workgroup.
+        device: where to run.
+        stop: stop after a number of safe points.
+        scratch: names of arrays whose contents are not saved.
+
+    Raises:
+        NotCheckpointableError: the kernel cannot be stopped.
+    """
+    groups = grid[0] * grid[1] * grid[2]
+    if groups > MOST_GROUPS:
+        raise CheckpointError(
+            f"{groups} workgroups are too many to keep account of, at most {MOST_GROUPS}",
+            hint="use larger workgroups, or launch in parts",
+        )
+    for name in scratch:
+        if name not in names:
+            raise CheckpointError(f"there is no parameter `{name}` to be scratch")
+    job = Job(_placed(kernel), grid, workgroup, secrets.token_hex(16), tuple(scratch))
+    snapshot = Snapshot(job, tuple(names), tuple(values), np.zeros(groups, np.int64), _EMPTY, 0, {})
+    return CheckpointLaunch(snapshot, device, stop)
+
+
+def _placed(kernel: Kernel) -> str:
+    return described(place(canonicalise(simplify(kernel))))
+
+
+def load(path: str | Path) -> Snapshot:
+    """The stopped launch in a file, every checksum and count checked.
+
+    Raises:
+        CorruptCheckpoint: the file is damaged.
+        CheckpointError: there is no such file, or it cannot be resumed by this hetir.
+    """
+    place_ = Path(path)
+    try:
+        return from_file(file.read(place_))
+    except OSError as error:
+        raise CheckpointError(
+            f"cannot read {place_}: {error.strerror or error}", hint="name a `.hetck` file"
+        ) from error
+
+
+def resume(
+    path: str | Path,
+    device: str | runtime.Device = "cpu",
+    *,
+    kernel: Any = None,
+    allow_native: bool = False,
+    stop: StopAt | None = None,
+) -> CheckpointLaunch:
+    """Go on with a saved launch on any device; `wait` ends it.
+
+    Args:
+        path: a file that `checkpoint` wrote.
+        device: where to go on, a name of `hetir devices` or a device.
+        kernel: the `@hetir.kernel` that the file must be of; any is right if left out.
+        allow_native: go on with a kernel of `math="native"` too, whose bits depend on the device.
+        stop: stop again, see StopAt.
+
+    Returns:
+        The launch; `arguments` are host arrays with the parameters' names.
+
+    Raises:
+        CorruptCheckpoint: the file is damaged; nothing was started.
+        CheckpointError: it is not of `kernel`, or cannot be resumed.
+        CompileError: the device lacks something that the kernel needs.
+    """
+    snapshot = load(path)
+    if snapshot.job.kernel.options.math == "native" and not allow_native:
+        raise CheckpointError(
+            f"{path} is of a kernel with native mathematics: its bits depend on the device",
+            hint="pass `allow_native=True` to go on all the same",
+        )
+    if kernel is not None:
+        _same(kernel, snapshot)
+    target = runtime.device(device) if isinstance(device, str) else device
+    prepare(snapshot.job, target)
+    return CheckpointLaunch(snapshot, target, stop)
+
+
+def _same(kernel: Any, snapshot: Snapshot) -> None:
+    """Refuse a kernel that has changed since."""
+    values = [snapshot.values[snapshot.names.index(n)] for n in kernel.parameters]
+    found = kernel.specialisation(tuple(values)).kernel
+    placed = place(canonicalise(simplify(found)))
+    if content_hash(placed) != content_hash(snapshot.job.kernel):
+        raise CheckpointError(
+            f"`{kernel.name}` has changed since the launch was stopped",
+            hint="resume without `kernel=` to go on with the code that the file holds",
+        )
+
+
+def _on_host(snapshot: Snapshot) -> Snapshot:
+    """The same launch with arrays of devices copied to the host."""
+    if not any(isinstance(v, runtime.Array) for v in snapshot.values):
+        return snapshot
+    move = partial(_moved, {})
+    return replace(snapshot, values=tuple(map(move, snapshot.values)))
+
+
+def _moved(seen: dict[int, Any], value: Any) -> Any:
+    if not isinstance(value, runtime.Array):
+        return value
+    buffer = value.buffer
+    if id(buffer) not in seen:
+        seen[id(buffer)] = copy = np.empty(buffer.memory.size, np.uint8)
+        value.device.read(buffer.memory, 0, copy)
+    return np.ndarray(value.shape, value.dtype, seen[id(buffer)], value.offset, value.strides)
