@@ -13,7 +13,7 @@ from hetir.backends.spirv.options import FLOAT_ADDS, SUBGROUPS, WIDTHS
 from hetir.ir import ops
 from hetir.ir.build import Builder
 from hetir.ir.core import Kernel, Options, Param, Region, Value
-from hetir.ir.types import BOOL, F32, F64, I64, SCALARS, U64, Scalar, array, static_array
+from hetir.ir.types import BOOL, F32, F64, I64, SCALARS, U32, U64, Scalar, array, static_array
 
 FOLDER = Path(__file__).parents[1] / "hetir" / "runtime" / "drivers"
 
@@ -67,7 +67,7 @@ def add_check(kind: Scalar, *, shared: bool) -> Kernel:
 
 
 def lane_check(width: int) -> Kernel:
-    """Six shuffles of a value of each work-item's own, then three rounds of one in a loop."""
+    """Six shuffles of a value of each work-item's own, one of its low word, three in a loop."""
     arrays = _arrays(U64, 1)
     b, everyone = Builder(), None
     x, y, z = (b.value(ops.LOCAL_ID, axis=a) for a in (0, 1, 2))
@@ -81,6 +81,8 @@ def lane_check(width: int) -> Kernel:
     plain = (("xor", 1), ("xor", width // 2), ("up", 1), ("down", 3), ("index", 0))
     sources = [*((mode, b.const(I64, by)) for mode, by in plain), ("index", moved)]
     found = [b.value(ops.SHUFFLE, value, by, everyone, mode=mode) for mode, by in sources]
+    low = b.value(ops.SHUFFLE, b.value(ops.CAST, value, to=U32), moved, everyone, mode="index")
+    found.append(b.value(ops.CAST, low, to=U64))
     index, carried, body = Value(I64), Value(U64), Builder()
     other = body.value(ops.SHUFFLE, carried, body.const(I64, 1), body.const(BOOL, True), mode="xor")
     body.emit(ops.YIELD, body.value(ops.ADD, other, value))

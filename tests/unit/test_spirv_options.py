@@ -12,7 +12,7 @@ import pytest
 import hetir
 import hetir.lang as hl
 from hetir import runtime
-from hetir.artifact import Artifact, Variant
+from hetir.artifact import Artifact
 from hetir.backends.spirv import compile_kernel, disassemble
 from hetir.backends.spirv.targets import NAMES
 from hetir.ir import ops
@@ -62,9 +62,11 @@ def driver_of(target: str) -> Any:
     return device.driver
 
 
-def forms(program: Any) -> list[Variant | None]:
-    """The forms of a program that were built."""
-    return list(getattr(program, "forms", None) or program.modules)
+def use(driver: Any, monkeypatch: pytest.MonkeyPatch, *, native: bool) -> None:
+    """Let a driver use all the options that its device has, or none."""
+    monkeypatch.setattr(driver.options, "avoided", frozenset())
+    if not native:
+        monkeypatch.setattr(driver.options, "form", lambda *_: None)
 
 
 def text_of(artifact: Artifact, *needs: str) -> str:
@@ -127,8 +129,7 @@ def test_both_forms_give_the_same_bits(
 ) -> None:
     """In whole and partial subgroups, and in workgroups of two dimensions."""
     driver, width = driver_of(target), WIDTHS[target]
-    if not native:
-        monkeypatch.setattr(driver._options, "form", lambda *_: None)
+    use(driver, monkeypatch, native=native)
     sizes = int(shape[0] * width), shape[1]
     items = sizes[0] * sizes[1]
     device = device_of(target)
@@ -144,17 +145,20 @@ def test_both_forms_give_the_same_bits(
 
 
 @targets
-def test_the_native_form_is_used_where_the_trial_passes(target: str) -> None:
-    """And only there: neither runtime here forms subgroups over two dimensions."""
+def test_the_native_form_is_used_where_the_trial_passes(
+    target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And only there: some runtimes do not form subgroups over two dimensions."""
     driver, width = driver_of(target), WIDTHS[target]
-    if not driver._options._offered("subgroups", width):
+    use(driver, monkeypatch, native=True)
+    if not driver.options._offered("subgroups", width):
         pytest.skip("the device does not pin subgroups")
     artifact = compile_kernel(rotated(width), target=target)
-    assert driver._options.has("subgroups", width, (width, 1, 1))
-    assert driver._options.form(artifact, (2 * width, 1, 1)) == artifact.variants[0]
+    assert driver.options.has("subgroups", width, (width, 1, 1))
+    assert driver.options.form(artifact, (2 * width, 1, 1)) == artifact.variants[0]
     for shape in ((width, 1, 1), (2, width, 1), (5, 3, 2)):
-        agrees = driver._options.has("subgroups", width, shape)
-        assert driver._options.form(artifact, shape) == (artifact.variants[0] if agrees else None)
+        agrees = driver.options.has("subgroups", width, shape)
+        assert driver.options.form(artifact, shape) == (artifact.variants[0] if agrees else None)
 
 
 @targets
@@ -162,9 +166,7 @@ def test_the_native_form_is_used_where_the_trial_passes(target: str) -> None:
 def test_float_additions_by_either_form(
     native: bool, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    driver = driver_of(target)
-    if not native:
-        monkeypatch.setattr(driver._options, "form", lambda *_: None)
+    use(driver_of(target), monkeypatch, native=native)
     device = device_of(target)
     assert device is not None
     artifact = compile_kernel(adds("global"), target=target)
@@ -180,7 +182,7 @@ def test_a_device_that_gives_wrong_lanes_is_found_out(
 ) -> None:
     """The trial is of the answers: one lane off, and the plain form is used."""
     driver, width = driver_of(target), WIDTHS[target]
-    offered = driver._options._offered
+    offered = driver.options._offered
     if not offered("subgroups", width):
         pytest.skip("the device does not pin subgroups")
     kind = type(driver)
@@ -220,7 +222,8 @@ def test_what_the_trial_expects_is_the_evaluator_s(width: int, items: int) -> No
     for i in range(items):
         lane = i % width
         sources = (lane ^ 1, lane ^ width // 2, lane - 1, lane + 3, 0, (lane * 5 + 3) % width)
-        want += [*(at(value, i, s) for s in sources), looped[i]]
+        low = at([v & 0xFFFFFFFF for v in value], i, sources[-1])
+        want += [*(at(value, i, s) for s in sources), low, looped[i]]
     assert trial._exchanged(width, items).tolist() == want
 
 
@@ -239,9 +242,8 @@ def test_reductions_have_the_evaluator_s_bits_by_both_forms(
     assert device is not None
     x = np.random.default_rng(3).random((4, 64), np.float32)
     found = []
-    for name, plain in (("emulator", False), (device.name, False), (device.name, True)):
-        if plain:
-            monkeypatch.setattr(driver_of(target)._options, "form", lambda *_: None)
+    for name, native in (("emulator", True), (device.name, True), (device.name, False)):
+        use(driver_of(target), monkeypatch, native=native)
         y = np.zeros_like(x)
         normalised.launch((x, y), grid=4, workgroup=64, device=name).wait()
         found.append(y.tobytes())
@@ -255,6 +257,20 @@ def test_capabilities_that_a_device_does_not_list_are_named() -> None:
     assert lacks(device, {4: "Addresses", 6: "Kernel", 11: "Int64"}) == ""
     if "cl_khr_spirv_queries" in device.extensions:
         assert lacks(device, {6: "Kernel", 1: "Shader"}) == "the device takes no SPIR-V with Shader"
+
+
+@targets
+def test_processors_exchange_values_through_memory(target: str) -> None:
+    """Their shuffles are slower (docs/spirv.md); GPUs take the native form."""
+    driver = driver_of(target)
+    processor = "CPU" in driver.portrait.title or "Intel(R) OpenCL" in driver.portrait.title
+    if not processor:
+        pytest.skip("the device here is no processor")
+    artifact = compile_kernel(rotated(WIDTHS[target]), target=target)
+    assert driver.options.form(artifact, (WIDTHS[target], 1, 1)) is None
+    gpu = trial.Options(driver, driver._alone, target, lambda *_: True)
+    gpu._known["subgroups", WIDTHS[target], (64, 1, 1)] = True
+    assert gpu.form(artifact, (64, 1, 1)) == artifact.variants[0]
 
 
 # ---- memory ------------------------------------------------------------------------------

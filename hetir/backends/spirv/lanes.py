@@ -59,18 +59,23 @@ class Lanes:
         there = code.add("OpULessThan", flag, item, flavour.items)
         exists = code.add("OpLogicalAnd", flag, near, there)
         if flavour.pinned:
-            found = self._exchanged(mine, code.add("OpSelect", wide, exists, source, self.lane))
+            lane = code.add("OpSelect", wide, exists, source, self.lane)
+            found = self._exchanged(mine, lane, kind.bits)
         else:
             safe = code.add("OpSelect", wide, exists, item, flavour.linear_item)
             found = self._by_memory(mine, safe)
         return self._narrow(kind, code.add("OpSelect", wide, exists, found, zero))
 
-    def _exchanged(self, mine: int, source: int) -> int:
-        """By the device's own instruction."""
-        code = self._code
-        lane = code.add("OpUConvert", code.int(32), source)
+    def _exchanged(self, mine: int, source: int, bits: int) -> int:
+        """By the device's own instruction, of 32 bits where they hold the value."""
+        code, word = self._code, self._code.int(32)
+        lane = code.add("OpUConvert", word, source)
         scope = code.scope("Subgroup")
-        return code.add("OpGroupNonUniformShuffle", code.int(64), scope, mine, lane)
+        if bits > 32:
+            return code.add("OpGroupNonUniformShuffle", code.int(64), scope, mine, lane)
+        narrow = code.add("OpUConvert", word, mine)
+        found = code.add("OpGroupNonUniformShuffle", word, scope, narrow, lane)
+        return code.add("OpUConvert", code.int(64), found)
 
     def _by_memory(self, mine: int, item: int) -> int:
         """Every work-item's place in shared memory holds its value between two barriers."""

@@ -181,7 +181,9 @@ class OpenClDriver(Driver):
         self._lock = threading.Lock()
         self._trials = threading.Lock()
         self._tried: dict[str, Tried] = {}
-        self._options = Options(self, self._alone, TARGET, partial(offers, device))
+        processor = bool(device.type & _cl().device_type.CPU)
+        offered = partial(offers, device)
+        self.options = Options(self, self._alone, TARGET, offered, processor=processor)
         self.portrait = portrait(device, f"opencl:{number}")
 
     def can_run(self, target: str) -> bool:
@@ -292,7 +294,7 @@ class OpenClDriver(Driver):
     def _form(self, program: OpenClProgram, workgroup: Dims) -> _Form:
         """The best form for workgroups of a size, built when it is first needed."""
         artifact = program.artifact
-        variant = self._options.form(artifact, workgroup) if artifact.variants else None
+        variant = self.options.form(artifact, workgroup) if artifact.variants else None
         with program.lock:
             if variant is not None:
                 with suppress(DriverError):  # then the plain form must do

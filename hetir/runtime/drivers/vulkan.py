@@ -52,6 +52,7 @@ _HOST_ACCESS, _ANY_ACCESS = 0x2000 | 0x4000, 0x8000 | 0x10000
 _BUFFER_USAGE = 0x1 | 0x2 | 0x20 | 0x20000  # copied from and to, storage, with an address
 _DEVICE_ADDRESS = 2
 _FULL_SUBGROUPS = 2
+_PROCESSOR = 4
 _ALIGNMENT = 64
 _GRACE_SECONDS = 2.0
 _SLICE_NS = 100_000_000
@@ -220,7 +221,8 @@ class VulkanDriver(Driver):
         self._layout = a.create("vkCreatePipelineLayout", "VkPipelineLayout", self.device, layout)
         self.portrait = portrait(a, physical, f"vulkan:{number}")
         self._counts: Dims = self.portrait.limits.max_grid_dims
-        self._options = Options(self, self._alone, TARGET, physical.offers)
+        processor = physical.said.properties.deviceType == _PROCESSOR
+        self.options = Options(self, self._alone, TARGET, physical.offers, processor=processor)
         self._word = self.allocate(_ALIGNMENT)
         self.write(self.make_queue(), self._word, 0, np.zeros(_ALIGNMENT, np.uint8))
 
@@ -442,7 +444,7 @@ class VulkanDriver(Driver):
     def _best_pipeline(self, program: VulkanProgram, workgroup: Dims) -> Any:
         """Of the best form for workgroups of a size."""
         artifact = program.artifact
-        variant = self._options.form(artifact, workgroup) if artifact.variants else None
+        variant = self.options.form(artifact, workgroup) if artifact.variants else None
         if variant is not None:
             with suppress(DriverError):  # then the plain form must do
                 if variant not in program.modules:
