@@ -1,0 +1,25 @@
+"""The Ascend C shim: compiles emitted sources with hetir's own headers and runs them strictly.
+
+Kernels run in a process of their own. Every fault that the documented hardware rules allow to
+find is reported with the line of the source; `docs/ascend-shim.md` lists them.
+"""
+
+from hetir.emulator.ascend.build import ShimBuildError, compilers
+from hetir.emulator.ascend.report import Fault, Report, ShimFaultError
+from hetir.emulator.ascend.run import ORDERS, Shape, launch_block, run, run_in_place
+from hetir.emulator.ascend.sites import Sync, sync_sites
+
+__all__ = [
+    "ORDERS",
+    "Fault",
+    "Report",
+    "Shape",
+    "ShimBuildError",
+    "ShimFaultError",
+    "Sync",
+    "compilers",
+    "launch_block",
+    "run",
+    "run_in_place",
+    "sync_sites",
+]

@@ -1,0 +1,138 @@
+"""Compiles the runner and kernels with the host's C++ compilers, once for each content."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+
+_HERE = Path(__file__).parent
+_INCLUDE, _RUNTIME = _HERE / "include", _HERE / "runtime"
+_COMMON = ("-std=c++17", "-O1", "-Wall", "-Werror", "-ffp-contract=off")
+_CLANGS = ("clang++", *(f"clang++-{version}" for version in range(22, 13, -1)))
+_SECONDS = 300
+
+
+class ShimBuildError(Exception):
+    """A compiler refused a kernel or the runner, or there is none; the text is what it said."""
+
+
+@lru_cache(maxsize=1)
+def compilers() -> dict[str, str]:
+    """The C++ compilers that are here: `g++` and `clang++`, each with its path."""
+    found = {"g++": shutil.which("g++")}
+    found["clang++"] = next(filter(None, map(shutil.which, _CLANGS)), None)
+    return {name: path for name, path in found.items() if path}
+
+
+def compiler_of(name: str | None) -> str:
+    """The path of a compiler, or of the first that is here. Raises ShimBuildError."""
+    here = compilers()
+    if not here:
+        raise ShimBuildError("no C++ compiler is here: install g++")
+    if name is None:
+        return next(iter(here.values()))
+    if name not in here:
+        raise ShimBuildError(f"`{name}` is not here: only {', '.join(here)}")
+    return here[name]
+
+
+def cache_folder() -> Path:
+    """Where compiled code is kept: under HETIR_CACHE_DIR, or under the platform's folder."""
+    asked = os.environ.get("HETIR_CACHE_DIR")
+    if asked:
+        return Path(asked) / "ascend-shim"
+    from platformdirs import user_cache_path
+
+    return user_cache_path("hetir") / "ascend-shim"
+
+
+def _digest(*parts: str | bytes) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part.encode() if isinstance(part, str) else part)
+        digest.update(b"\0")
+    return digest.hexdigest()[:32]
+
+
+@lru_cache(maxsize=4)
+def _content(compiler: str) -> str:
+    """A hash of the headers, the runner's sources and the compiler's version."""
+    version = subprocess.run([compiler, "--version"], capture_output=True, check=False).stdout
+    sources = sorted(path for path in _HERE.rglob("*") if path.suffix in {".h", ".cpp"})
+    return _digest(version, *(path.name.encode() + path.read_bytes() for path in sources))
+
+
+def _make(target: Path, command: list[str]) -> Path:
+    """Run a compiler whose output is `target`, complete or not there at all."""
+    if target.exists():
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=target.parent, suffix=target.suffix)
+    os.close(handle)
+    try:
+        done = subprocess.run(
+            [*command, "-o", name], capture_output=True, text=True, timeout=_SECONDS, check=False
+        )
+        if done.returncode != 0:
+            raise ShimBuildError(done.stderr or done.stdout)
+        Path(name).replace(target)
+    finally:
+        Path(name).unlink(missing_ok=True)
+    return target
+
+
+def runner() -> Path:
+    """The program that runs compiled kernels."""
+    compiler = compiler_of(None)
+    target = cache_folder() / f"runner-{_content(compiler)}"
+    sources = [str(path) for path in sorted(_RUNTIME.glob("*.cpp"))]
+    flags = [*_COMMON, "-Wextra", "-D__NPU_ARCH__=0", f"-I{_INCLUDE}", "-rdynamic"]
+    return _make(target, [compiler, *flags, *sources, "-ldl"])
+
+
+def _headers(compiler: str, arch: int, late_types: bool) -> list[str]:
+    """The options that give the shim's headers, precompiled."""
+    key = _digest(_content(compiler), compiler, str(arch), str(late_types))
+    folder = cache_folder() / f"headers-{key}"
+    options = [*_COMMON, "-fPIC", f"-D__NPU_ARCH__={arch}"]
+    options += ["-DHETIR_SHIM_LATE_TYPES"] if late_types else []
+    first = _INCLUDE / ("kernel_operator.h" if arch != 3510 else "simt_api/asc_simt.h")
+    clang = "clang" in Path(compiler).name
+    copy = folder / first.name
+    if not copy.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        scratch = folder / f".{os.getpid()}"
+        scratch.write_text(f'#include "{first}"\n', encoding="utf-8")
+        scratch.replace(copy)
+    compiled = folder / (first.name + (".pch" if clang else ".gch"))
+    _make(compiled, [compiler, *options, f"-I{_INCLUDE}", "-x", "c++-header", str(copy)])
+    use = ["-include-pch", str(compiled)] if clang else ["-include", str(copy)]
+    return [*options, f"-I{_INCLUDE}", *use]
+
+
+def library(
+    source: str, *, arch: int, compiler: str | None = None, late_types: bool = False
+) -> Path:
+    """The shared library of a kernel's source, compiled with the shim's headers.
+
+    `arch` is 2201, 2002 or 3510. With `late_types` an element type that an operation does not
+    take is a fault when it runs, not an error of the compiler.
+
+    Raises:
+        ShimBuildError: what the compiler said, with the lines of `source`.
+    """
+    path = compiler_of(compiler)
+    key = _digest(_content(path), path, str(arch), str(late_types), source)
+    target = cache_folder() / "kernels" / f"{key}.so"
+    if target.exists():
+        return target
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "kernel.cpp"
+        file.write_text(source, encoding="utf-8")
+        options = _headers(path, arch, late_types)
+        return _make(target, [path, *options, "-shared", str(file)])

@@ -1,0 +1,277 @@
+"""Runs a kernel's source under the shim in a process of its own, over memory that it shares."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import tempfile
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hetir.emulator.ascend.build import library, runner
+from hetir.emulator.ascend.report import Fault, Report
+from hetir.emulator.ascend.sites import sync_sites
+
+ORDERS = ("newest", "oldest", "eager")
+"""The hostile orders that a kernel must be right in; then come `random:SEED` and `program`."""
+
+_ARCHES = {"910b": 2201, "910c": 2201, "310p": 2002, "950": 3510}
+_CORES = {2201: 48, 2002: 8, 3510: 72}
+_BUFFER_BYTES = {2201: 192 * 1024, 2002: 256 * 1024, 3510: 248 * 1024}
+_KEPT_BACK, _RESERVED = 256, 8192
+_BASE, _PAGE = 0x1000_0000_0000, 4096
+_HEADER_BYTES = 48
+_ENTRY = re.compile(r"__global__\s+(?:__\w+__(?:\([^)]*\))?\s+)*void\s+(\w+)\s*\(")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """A launch in workgroups, and the work-items of one (SIMT code starts a thread for each)."""
+
+    grid: tuple[int, int, int] = (1, 1, 1)
+    workgroup: tuple[int, int, int] = (1, 1, 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A stretch of device memory: where it is, and where its bytes are in the shared file."""
+
+    address: int
+    size: int
+    offset: int
+    item: int
+    writable: bool
+    name: str
+
+
+def launch_block(shape: Shape, arguments: bytes = b"") -> bytes:
+    """The block that ends a kernel's parameters: grid and workgroup (int64), then arguments."""
+    return np.array([*shape.grid, *shape.workgroup], "<i8").tobytes() + arguments
+
+
+def arch_number(arch: str | int) -> int:
+    """2201, 2002 or 3510 for a name such as `910b` or `ascend:950`, or the number itself."""
+    if isinstance(arch, int):
+        return arch
+    return _ARCHES[arch.rpartition(":")[2]]
+
+
+def usable_bytes(arch: int, reserve: bool) -> int:
+    """What a kernel has of the Unified Buffer; `reserve` keeps 8 KiB for the framework."""
+    return _BUFFER_BYTES[arch] - (_KEPT_BACK if arch != 3510 else 0) - _RESERVED * reserve
+
+
+def order_words(order: str | int) -> str:
+    """The order's name and seed; a number counts ORDERS through, then seeds random ones."""
+    if isinstance(order, int):
+        order = ORDERS[order] if order < len(ORDERS) else f"random:{order}"
+    name, _, seed = order.partition(":")
+    if name not in {*ORDERS, "random", "program"}:
+        raise ValueError(f"no order is called `{name}`: {', '.join(ORDERS)}, random:SEED, program")
+    return f"{name} {int(seed or 1)}"
+
+
+def disabled_lines(source: str, disabled: Collection[int]) -> list[int]:
+    """The lines of the sites with these numbers."""
+    if not disabled:
+        return []
+    sites = sync_sites(source)
+    return [sites[index].line for index in disabled]
+
+
+def run(
+    source: str,
+    *,
+    arch: str | int,
+    arrays: Sequence[np.ndarray[Any, Any]],
+    launch_block: bytes,
+    blocks: int,
+    order: str | int = "newest",
+    disabled: Collection[int] = (),
+    addresses: Mapping[int, int] | None = None,
+    entry: str | None = None,
+    shape: Shape | None = None,
+    compiler: str | None = None,
+    reserve: bool = True,
+    hazards: bool = True,
+    late_types: bool = False,
+    align: int = 512,
+    seconds: float = 60.0,
+) -> Report:
+    """Compile a source and run one of its kernels; what it writes is in `arrays` afterwards.
+
+    The kernel's parameters are the arrays in order (each contiguous, at an address of its own
+    with nothing mapped around it), then the address of `launch_block`.
+
+    Args:
+        source: Ascend C with one synchronising call a line at most.
+        arch: `910b`, `310p`, `950`, or the number of the architecture.
+        arrays: changed in place; one that is not writable is read-only to the kernel too.
+        launch_block: as `launch_block()` makes it.
+        blocks: how many cores run the kernel.
+        order: how unkind the pipes are: one of ORDERS, `random:SEED`, `program`, or a number.
+        disabled: the numbers (see `sync_sites`) of calls that do nothing.
+        addresses: offset in the launch block to the number of the array whose address goes there.
+        entry: the kernel's name; the first of the source if left out.
+        shape: the launch, which SIMT code needs; taken from the launch block if left out.
+        compiler: `g++` or `clang++`; the first that is here if left out.
+        reserve: keep the 8 KiB of the Unified Buffer that the framework takes unless told not to.
+        hazards: report accesses that nothing orders; without, they show as wrong values alone.
+        late_types: report element types that an operation does not take when it runs.
+        align: where arrays may start; a small one lets them end next to unmapped memory.
+        seconds: how long the kernel may take.
+
+    Raises:
+        ShimBuildError: the compiler refused the source.
+        ValueError: an order or a site that there is not, or an array that is not contiguous.
+    """
+    number = arch_number(arch)
+    name = entry or entry_of(source)
+    built = library(source, arch=number, compiler=compiler, late_types=late_types)
+    places, total = _place([*arrays], launch_block, align)
+    block = bytearray(launch_block)
+    for at, index in (addresses or {}).items():
+        block[at : at + 8] = places[index].address.to_bytes(8, "little")
+    contents = [_bytes(array) for array in arrays]
+    with tempfile.TemporaryDirectory() as folder:
+        memory = Path(folder) / "memory"
+        shared = np.memmap(memory, np.uint8, "w+", shape=(max(total, 1),))
+        for place, content in zip(places, [*contents, np.frombuffer(block, np.uint8)], strict=True):
+            _slice(shared, place)[:] = content
+        report = run_in_place(
+            built,
+            name,
+            memory=memory,
+            places=places,
+            arguments=[place.address for place in places],
+            arch=number,
+            blocks=blocks,
+            shape=shape or _shape_of(launch_block),
+            order=order,
+            lines=disabled_lines(source, disabled),
+            reserve=reserve,
+            hazards=hazards,
+            seconds=seconds,
+        )
+        for place, array, content in zip(places, arrays, contents, strict=False):
+            if array.flags.writeable:
+                content[:] = _slice(shared, place)
+    return report
+
+
+def entry_of(source: str) -> str:
+    """The name of the first kernel of a source. Raises ValueError."""
+    match = _ENTRY.search(source)
+    if match is None:
+        raise ValueError("the source has no `__global__ void` function")
+    return match[1]
+
+
+def run_in_place(
+    built: Path,
+    entry: str,
+    *,
+    memory: Path,
+    places: Sequence[Place],
+    arguments: Sequence[int],
+    arch: int,
+    blocks: int,
+    shape: Shape,
+    order: str | int = "newest",
+    lines: Collection[int] = (),
+    reserve: bool = True,
+    hazards: bool = True,
+    seconds: float = 60.0,
+) -> Report:
+    """Run a compiled kernel over memory that already lies in a file; see `run`.
+
+    `built` is what `library` gave, `arguments` are its parameters (addresses), `lines` the lines
+    whose synchronising calls do nothing.
+    """
+    limit = usable_bytes(arch, reserve)
+    with tempfile.TemporaryDirectory() as folder:
+        job, written = Path(folder) / "job", Path(folder) / "report"
+        rows = [f"library {built}", f"entry {entry}", f"memory {memory}", f"report {written}"]
+        rows += [f"arch {arch}", f"blocks {blocks}", f"cores {_CORES[arch]}", f"limit {limit}"]
+        rows += [f"reserve {_RESERVED * reserve}", f"hazards {int(hazards)}"]
+        rows += [f"order {order_words(order)}"]
+        rows += ["grid " + " ".join(map(str, shape.grid))]
+        rows += ["threads " + " ".join(map(str, shape.workgroup))]
+        rows += ["disabled " + " ".join(map(str, lines))] if lines else []
+        rows += ["simt"] if arch == 3510 else []
+        rows += [
+            f"region {at.address} {at.size} {at.offset} {at.item} {int(at.writable)} {at.name}"
+            for at in places
+        ]
+        rows += [f"argument {address}" for address in arguments]
+        job.write_text("\n".join(rows) + "\n", encoding="utf-8")
+        try:
+            done = subprocess.run(
+                [str(runner()), str(job)], capture_output=True, timeout=seconds, check=False
+            )
+        except subprocess.TimeoutExpired:
+            message = f"the kernel did not end within {seconds:g} seconds"
+            return Report(faults=(Fault(kind="timeout", message=message, line=0, core=0),))
+        text = written.read_text(encoding="utf-8") if written.exists() else ""
+    return _parse(text, done.returncode, done.stderr)
+
+
+def _parse(text: str, status: int, errors: bytes) -> Report:
+    faults: list[Fault] = []
+    counts: dict[str, int] | None = None
+    for row in map(json.loads, text.splitlines()):
+        if "fault" in row:
+            core, line = int(row["core"]), int(row["line"])
+            faults.append(Fault(kind=row["fault"], message=row["message"], line=line, core=core))
+        else:
+            counts = {key: int(value) for key, value in row.items() if key != "done"}
+    if not faults and (status != 0 or counts is None):
+        said = errors.decode(errors="replace").strip()
+        message = f"the runner ended with {status}" + (f": {said}" if said else "")
+        faults.append(Fault(kind="crash", message=message, line=0, core=0))
+    return Report(faults=tuple(faults), counts=counts or {})
+
+
+def _shape_of(block: bytes) -> Shape:
+    words = [int(word) for word in np.frombuffer(block, "<i8", 6)]
+    return Shape(grid=(words[0], words[1], words[2]), workgroup=(words[3], words[4], words[5]))
+
+
+def _place(arrays: list[np.ndarray[Any, Any]], block: bytes, align: int) -> tuple[list[Place], int]:
+    """Addresses for the arrays and the block, each ending as near to a page's end as it may."""
+    places: list[Place] = []
+    address, offset = _BASE, 0
+    sizes = [(array.nbytes, array.itemsize, array.flags.writeable) for array in arrays]
+    for index, (size, item, writable) in enumerate([*sizes, (len(block), 8, False)]):
+        pages = max(1, -(-(size + align) // _PAGE))
+        start = (pages * _PAGE - size) // align * align
+        name = f"array {index}" if index < len(arrays) else "the launch block"
+        places.append(
+            Place(
+                address=address + start,
+                size=size,
+                offset=offset + start // _PAGE * _PAGE,
+                item=item,
+                writable=writable,
+                name=name,
+            )
+        )
+        address += (pages + 16) * _PAGE
+        offset += pages * _PAGE
+    return places, offset
+
+
+def _slice(shared: np.ndarray[Any, Any], place: Place) -> np.ndarray[Any, Any]:
+    start = place.offset + place.address % _PAGE
+    return shared[start : start + place.size]
+
+
+def _bytes(array: np.ndarray[Any, Any]) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    if not array.flags.c_contiguous:
+        raise ValueError("arrays of the shim must be contiguous")
+    return array.reshape(-1).view(np.uint8)
