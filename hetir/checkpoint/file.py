@@ -94,7 +94,7 @@ def _pieces(size: int) -> int:
 
 
 def _header(meta: Mapping[str, Any], arrays: Mapping[str, _Array]) -> bytes:
-    entries: dict[str, Any] = {"__metadata__": {META: json.dumps(meta, sort_keys=True)}}
+    entries: dict[str, Any] = {"__metadata__": {META: json.dumps(meta)}}
     offset = 0
     for name, array in arrays.items():
         end = offset + array.nbytes

@@ -172,9 +172,10 @@ def _view(item: Mapping[str, Any], memory: Sequence[_Array], scratch: dict[int, 
     if 0 in shape:
         return np.empty(shape, kind)
     if "buffer" in item:
-        block: _Array = memory[item["buffer"]]
+        block = memory[int(item["buffer"])]
     else:
-        fresh = np.zeros(int(item["bytes"]), np.uint8)
-        block = scratch.setdefault(int(item["scratch"]), fresh)
+        block = scratch.get(int(item["scratch"]))
+        if block is None:
+            block = scratch[int(item["scratch"])] = np.zeros(int(item["bytes"]), np.uint8)
     strides = tuple(map(int, item["strides"]))
     return np.ndarray(shape, kind, block, int(item["offset"]), strides)
