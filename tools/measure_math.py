@@ -327,11 +327,13 @@ up to four words, low word first. `hl.uniform(word)` is a multiple of 2^-24 from
 (Box and Muller), at most 5.77.
 
 ## Exact sums
-`hl.sum_exact(value)` is the sum of an `f32` over the workgroup, rounded once: no order
-changes its bits. Over a whole grid, `hl.exact_add(sums, value)` adds to an `i64` array of
-`hl.EXACT_WORDS` zeros by integer atomics, and `hl.exact_value(sums)`, in a later kernel,
-rounds it; a kernel that does so stays reproducible. Up to 2^31 additions; a zero sum is +0;
-infinities and NaN behave as in a sum.
+`hl.sum_exact(value)` is the sum of a float (`f16`, `bf16`, `f32`, `f64`) over the workgroup,
+rounded once to its type: no order changes its bits. Integers wrap. Over a whole grid,
+`hl.exact_add(sums, value)` adds to an `i64` array of `hl.EXACT_WORDS` zeros
+(`hl.EXACT_WORDS_F64` for `f64`) by integer atomics, and `hl.exact_value(sums, dtype)`, in a
+later kernel, rounds it; a kernel that does so stays reproducible. Integers are refused there:
+`hl.atomic_add` is exact. Up to 2^31 additions; a zero sum is +0; infinities and NaN behave as
+in a sum.
 """
 
 

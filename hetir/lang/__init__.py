@@ -31,7 +31,7 @@ from hetir.lang.atomics import (
     atomic_xor,
 )
 from hetir.lang.control import assert_, assume_uniform, print, static_assert, static_range
-from hetir.lang.exact import EXACT_WORDS, exact_add, exact_value, sum_exact
+from hetir.lang.exact import EXACT_WORDS, EXACT_WORDS_F64, exact_add, exact_value, sum_exact
 from hetir.lang.indices import (
     global_id,
     global_size,
@@ -100,6 +100,7 @@ from hetir.lang.workgroup import workgroup_reduce, workgroup_scan
 
 __all__ = [
     "EXACT_WORDS",
+    "EXACT_WORDS_F64",
     "Array",
     "acos",
     "acosh",

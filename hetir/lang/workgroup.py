@@ -32,7 +32,7 @@ def workgroup_reduce(value: KernelValue, op: str) -> KernelValue:
     """
     mine = _checked("workgroup_reduce", value, op)
     empty = _identity(op, mine.dtype)
-    local, size = _linear()
+    local, size = linear_item()
     chunk = _chunk_reduce(mine, op, local, size, empty)
     chunks = (size + (_CHUNK - 1)) // _CHUNK
     results = hm.shared(_CHUNK, mine.dtype)
@@ -60,7 +60,7 @@ def workgroup_scan(value: KernelValue, op: str, inclusive: bool = True) -> Kerne
     """
     mine = _checked("workgroup_scan", value, op)
     empty = _identity(op, mine.dtype)
-    local, size = _linear()
+    local, size = linear_item()
     upto = _chunk_scan(mine, op, local)
     results = hm.shared(_CHUNK, mine.dtype)
     hm.barrier()
@@ -95,7 +95,7 @@ def _combine(op: str, a: KernelValue, b: KernelValue) -> KernelValue:
     return a ^ b
 
 
-def _linear() -> tuple[KernelValue, KernelValue]:
+def linear_item() -> tuple[KernelValue, KernelValue]:
     """The work-item's linear local id and the workgroup's size."""
     width, height = hi.group_size(0), hi.group_size(1)
     local = hi.local_id(0) + width * (hi.local_id(1) + height * hi.local_id(2))
