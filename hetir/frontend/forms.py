@@ -60,14 +60,16 @@ class FragmentType:
         """The fragment of as many elements of another type."""
         return replace(self, element=element)
 
-    @property
-    def size(self) -> int:
-        """The elements of the whole matrix."""
-        return self.rows * self.columns
+    def held(self, width: int) -> tuple[int, int]:
+        """The rows and columns of which one lane of a subgroup holds the elements."""
+        down, along = lane_grid(width)
+        rows = self.rows if self.use == "b" else max(1, self.rows // down)
+        return rows, self.columns if self.use == "a" else max(1, self.columns // along)
 
     def share(self, width: int) -> int:
         """The elements that one lane of a subgroup holds."""
-        return max(1, self.size // width)
+        rows, columns = self.held(width)
+        return rows * columns
 
     def __call__(self, value: Any) -> Any:
         """Fill one, inside a kernel; the frontend reads the call and never makes it."""
@@ -80,6 +82,12 @@ class FragmentType:
 
 
 Form = VectorType | FragmentType
+
+
+def lane_grid(width: int) -> tuple[int, int]:
+    """The lanes of a subgroup as rows and columns, nearly square."""
+    down = 1 << (width.bit_length() - 1) // 2
+    return down, width // down
 
 
 def vector_type(dtype: Any, length: Any) -> VectorType:

@@ -32,6 +32,7 @@ from hetir.lang.atomics import (
 )
 from hetir.lang.control import assert_, assume_uniform, print, static_assert, static_range
 from hetir.lang.exact import EXACT_WORDS, EXACT_WORDS_F64, exact_add, exact_value, sum_exact
+from hetir.lang.fragments import fragment, load_fragment, mma, store_fragment
 from hetir.lang.indices import (
     global_id,
     global_size,
@@ -146,6 +147,7 @@ __all__ = [
     "f32",
     "f64",
     "fence",
+    "fragment",
     "gelu",
     "global_id",
     "global_size",
@@ -159,6 +161,7 @@ __all__ = [
     "insert",
     "lane_id",
     "lgamma",
+    "load_fragment",
     "load_vector",
     "local_id",
     "log",
@@ -166,6 +169,7 @@ __all__ = [
     "log2",
     "log10",
     "log_sigmoid",
+    "mma",
     "normal",
     "num_groups",
     "philox",
@@ -188,6 +192,7 @@ __all__ = [
     "static",
     "static_assert",
     "static_range",
+    "store_fragment",
     "store_vector",
     "subgroup_barrier",
     "subgroup_id",

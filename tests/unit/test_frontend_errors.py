@@ -422,6 +422,37 @@ CASES = {
         def kernel(x, y):
             x[0] = y[0]
         """),
+    "fragment_indexed": ("f32[:, :]", """
+        def kernel(x):
+            f = hl.load_fragment(hl.fragment("a", 8, 8, hl.f32), x, (0, 0))
+            x[0, 0] = f[0]
+        """),
+    "fragment_of_a_vector": ("f32[:]", """
+        def kernel(x):
+            f = hl.load_fragment(hl.fragment("a", 8, 8, hl.f32), x, 0)
+        """),
+    "fragment_sides": ("f32[:, :]", """
+        def kernel(x):
+            f = hl.fragment("a", 8, 12, hl.f32)(0)
+        """),
+    "fragments_combined": ("f32[:, :]", """
+        def kernel(x):
+            f = hl.fragment("a", 8, 8, hl.f32)(0)
+            g = hl.fragment("b", 8, 8, hl.f32)(0)
+            hl.store_fragment(x, (0, 0), f + g)
+        """),
+    "fragments_do_not_fit": ("f32[:, :]", """
+        def kernel(x):
+            f = hl.fragment("a", 8, 4, hl.f32)(0)
+            g = hl.fragment("b", 8, 8, hl.f32)(0)
+            hl.store_fragment(x, (0, 0), hl.mma(f, g, hl.fragment("acc", 8, 8, hl.f32)(0)))
+        """),
+    "fragments_of_unlike_types": ("f32[:, :]", """
+        def kernel(x):
+            f = hl.fragment("a", 8, 8, hl.f16)(0)
+            g = hl.fragment("b", 8, 8, hl.f16)(0)
+            hl.store_fragment(x, (0, 0), hl.mma(f, g, hl.fragment("acc", 8, 8, hl.f64)(0)))
+        """),
     "grid_barrier": ("f32[:]", """
         def kernel(x):
             hl.barrier(scope="device")
