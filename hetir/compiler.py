@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import numpy as np
 
 from hetir import limits, runtime
-from hetir.artifact import Artifact, Resources
+from hetir.artifact import Artifact, Layout, Resources
 from hetir.backends import host
 from hetir.diagnostics import CompileError, Label
 from hetir.frontend import Argument, Static, Traced, parse_signature
@@ -217,6 +217,25 @@ def used(assumptions: Assumptions, target: str) -> Assumptions:
     return Assumptions(**{name: getattr(assumptions, name) for name in fields})
 
 
+def fact_mask(target: str, slots: int) -> int:
+    """The facts of a launch (see `runtime.Packer`) that a target's code depends on."""
+    fields = uses(target)
+    wide = runtime.WIDE if "index_bits" in fields else 0
+    meets = runtime.MEETS if "disjoint" in fields else 0
+    aligned = range(slots) if "aligned" in fields else ()
+    return wide | meets | sum(map(runtime.aligned_bit, aligned))
+
+
+def promised(facts: int, layout: Layout, target: str) -> Assumptions:
+    """What the facts of a launch let code for a target rely on."""
+    found = Assumptions(
+        index_bits=64 if facts & runtime.WIDE else 32,
+        disjoint=not facts & runtime.MEETS,
+        aligned=tuple(bool(facts & runtime.aligned_bit(i)) for i in range(len(layout.slots))),
+    )
+    return used(found, target)
+
+
 def lower(
     kernel: Kernel,
     target: str,
@@ -245,7 +264,8 @@ def lower(
         made = backend.compile_kernel(simple, target=target, workgroup=workgroup, **options)
         return runtime.encode(replace(finish(made, kernel), key=key))
 
-    return runtime.decode(runtime.cache().make(key, make))
+    made = runtime.decode(runtime.cache().make(key, make))
+    return replace(made, loc=kernel.loc)  # the key does not have it
 
 
 def finish(artifact: Artifact, kernel: Kernel) -> Artifact:
@@ -277,6 +297,7 @@ def describe(kernel: Kernel, text: str, workgroup: Dims | None) -> Artifact:
         workgroup=workgroup,
         subgroup_size=kernel.options.width,
         key=cache_key(kernel, "hetir", workgroup),
+        loc=kernel.loc,
     )
     return finish(made, kernel)
 

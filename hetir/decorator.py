@@ -505,7 +505,7 @@ class Kernel:
     def _place(self, found: Specialisation, device: Any, name: str) -> Place:
         on = runtime.device(device) if isinstance(device, str) else device
         names = (*("self" for _ in self.bound), *self.parameters)
-        mask = _mask(compiler.uses(on.target), len(found.layout.slots))
+        mask = compiler.fact_mask(on.target, len(found.layout.slots))
         made = Place(runtime.Packer(found.layout, on, names), mask)
         return found.places.setdefault(name, made)
 
@@ -540,27 +540,10 @@ class Kernel:
             artifact = compiler.for_evaluator(found.kernel)
         else:
             limits.check_workgroup(on.portrait.limits, workgroup)
-            assumptions = compiler.used(_assumptions(facts, found.layout), on.target)
+            assumptions = compiler.promised(facts, found.layout, on.target)
             artifact = compiler.lower(found.kernel, on.target, workgroup, assumptions)
         program = on.load(artifact, names=(*("self" for _ in self.bound), *self.parameters))
         return Compiled(on.name, workgroup, assumptions, artifact, program)
-
-
-def _mask(uses: frozenset[str], slots: int) -> int:
-    """The facts that some fields of `Assumptions` are made of."""
-    wide = runtime.WIDE if "index_bits" in uses else 0
-    meets = runtime.MEETS if "disjoint" in uses else 0
-    aligned = range(slots) if "aligned" in uses else ()
-    return wide | meets | sum(map(runtime.aligned_bit, aligned))
-
-
-def _assumptions(facts: int, layout: Layout) -> Assumptions:
-    """What the facts of a launch let code rely on."""
-    return Assumptions(
-        index_bits=64 if facts & runtime.WIDE else 32,
-        disjoint=not facts & runtime.MEETS,
-        aligned=tuple(bool(facts & runtime.aligned_bit(i)) for i in range(len(layout.slots))),
-    )
 
 
 def _records(artifact: Artifact) -> runtime.Records | None:

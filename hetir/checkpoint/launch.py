@@ -5,24 +5,26 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from hetir import compiler, records, runtime
-from hetir.artifact import Artifact
+from hetir import compiler, limits, records, runtime
+from hetir.artifact import Artifact, Layout
 from hetir.checkpoint import file
 from hetir.checkpoint.commit import publish
 from hetir.checkpoint.errors import CheckpointError, CheckpointTimeout
-from hetir.checkpoint.snapshot import Job, Snapshot, State, described, from_file
+from hetir.checkpoint.snapshot import Job, Snapshot, State, described, from_file, plan_of
+from hetir.checkpoint.values import OnHost
 from hetir.compiler import Dims
 from hetir.ir.canonical import canonicalise, content_hash
 from hetir.ir.core import Kernel
 from hetir.ir.types import Scalar
+from hetir.passes.layout import layout_of
 from hetir.passes.resumable import DONE, NOT_STARTED, Control, Resumable
 from hetir.passes.safe_points import place
 from hetir.passes.simplify import simplify
@@ -134,7 +136,7 @@ class CheckpointLaunch:
         self._quiesce(timeout)
         if self._snapshot.done:
             return
-        self._snapshot = _on_host(self._snapshot)
+        self._snapshot = replace(self._snapshot, values=OnHost().all(self._snapshot.values))
         names = self._snapshot.names
         self.arguments = dict(zip(names, self._snapshot.values, strict=True))
         self.device = target
@@ -178,7 +180,7 @@ class _Run:
         job = snapshot.job
         self.snapshot, self.device = snapshot, device
         self.resumes = bool((snapshot.status != NOT_STARTED).any())
-        artifact, program = _program(job.text, job.workgroup, device.name, self.kind(stop))
+        code = _code(job.text, device.name, self.kind(stop))
         self.capacity = capacity(job, snapshot.tickets)
         control = np.zeros(len(Control), np.int32)
         control[Control.CAPACITY] = self.capacity
@@ -193,16 +195,20 @@ class _Run:
             flat = snapshot.state.flat(job, self.capacity)
             hidden.append(device.array(snapshot.status))
             hidden += [device.array(flat[kind]) for kind in job.plan.types]
+        given = (*snapshot.values, *hidden)
+        block, facts = code.packer.pack(given, job.grid, job.workgroup)
+        artifact, program = code.program(facts, device, job.workgroup)
         self.launch: runtime.Launch = program.launch(
-            (*snapshot.values, *hidden),
+            given,
             grid=job.grid,
             workgroup=job.workgroup,
             records=_records(artifact),
+            block=block,
         )
 
     def kind(self, stop: StopAt | None) -> Resumable:
         """Which code runs."""
-        emulated = self.device.target == "hetir"
+        emulated = self.device.portrait.emulated
         return Resumable(resume=self.resumes, counts=stop is not None, initialise=emulated)
 
     def _size(self, kind: Scalar) -> int:
@@ -245,28 +251,54 @@ def _records(artifact: Artifact) -> runtime.Records | None:
     return runtime.Records(size=records.CAPACITY_BYTES, finish=finish)
 
 
-@lru_cache(maxsize=64)
-def _program(
-    text: str, workgroup: Dims, device: str, kind: Resumable
-) -> tuple[Artifact, runtime.Program]:
-    job = Job(text, (1, 1, 1), workgroup, "")
-    lowered = kind.run(job.plan)
-    on = runtime.device(device)
-    if on.target == "hetir":
-        artifact = compiler.for_evaluator(lowered)
-    else:
-        artifact = compiler.lower(lowered, on.target, workgroup)
-    hidden = kind.hidden(job.plan).names
-    count = 1 + max((int(p.source[0]) for p in job.kernel.params), default=-1)
+@dataclass(slots=True)
+class _Code:
+    """One form of a kernel for one device, compiled for what launches promise of arguments."""
+
+    kernel: Kernel
+    layout: Layout
+    packer: runtime.Packer
+    mask: int
+    programs: dict[int, tuple[Artifact, runtime.Program]] = field(
+        default_factory=dict[int, tuple[Artifact, runtime.Program]]
+    )
+
+    def program(
+        self, facts: int, device: runtime.Device, workgroup: Dims
+    ) -> tuple[Artifact, runtime.Program]:
+        """The code for some facts of a launch."""
+        key = facts & self.mask
+        found = self.programs.get(key)
+        if found is None:
+            if device.target == "hetir":
+                artifact = compiler.for_evaluator(self.kernel)
+            else:
+                promised = compiler.promised(facts, self.layout, device.target)
+                artifact = compiler.lower(self.kernel, device.target, workgroup, promised)
+            found = artifact, device.load(artifact, names=self.packer.names)
+            self.programs[key] = found
+        return found
+
+
+@lru_cache(maxsize=256)
+def _code(text: str, device: str, kind: Resumable) -> _Code:
+    plan = plan_of(text)
+    lowered = kind.run(plan)
+    layout = layout_of(lowered)
+    hidden = kind.hidden(plan).names
+    count = 1 + max((int(p.source[0]) for p in plan.kernel.params), default=-1)
     names = (*(f"argument {n}" for n in range(count)), *hidden)
-    return artifact, on.load(artifact, names=names)
+    on = runtime.device(device)
+    mask = compiler.fact_mask(on.target, len(layout.slots))
+    return _Code(lowered, layout, runtime.Packer(layout, on, names), mask)
 
 
 def prepare(job: Job, device: runtime.Device) -> None:
     """Compile a job for a device: raises what the device lacks before anything is stopped."""
-    emulated = device.target == "hetir"
-    kind = Resumable(resume=True, initialise=emulated)
-    _program(job.text, job.workgroup, device.name, kind)
+    emulated = device.portrait.emulated
+    code = _code(job.text, device.name, Resumable(resume=True, initialise=emulated))
+    limits.check_launch_shape(device.portrait.limits, job.grid, job.workgroup)
+    code.program(~0, device, job.workgroup)
 
 
 def start(
@@ -309,6 +341,7 @@ def start(
     return CheckpointLaunch(snapshot, device, stop)
 
 
+@lru_cache(maxsize=256)
 def _placed(kernel: Kernel) -> str:
     return described(place(canonicalise(simplify(kernel))))
 
@@ -377,21 +410,3 @@ def _same(kernel: Any, snapshot: Snapshot) -> None:
             f"`{kernel.name}` has changed since the launch was stopped",
             hint="resume without `kernel=` to go on with the code that the file holds",
         )
-
-
-def _on_host(snapshot: Snapshot) -> Snapshot:
-    """The same launch with arrays of devices copied to the host."""
-    if not any(isinstance(v, runtime.Array) for v in snapshot.values):
-        return snapshot
-    move = partial(_moved, {})
-    return replace(snapshot, values=tuple(map(move, snapshot.values)))
-
-
-def _moved(seen: dict[int, Any], value: Any) -> Any:
-    if not isinstance(value, runtime.Array):
-        return value
-    buffer = value.buffer
-    if id(buffer) not in seen:
-        seen[id(buffer)] = copy = np.empty(buffer.memory.size, np.uint8)
-        value.device.read(buffer.memory, 0, copy)
-    return np.ndarray(value.shape, value.dtype, seen[id(buffer)], value.offset, value.strides)

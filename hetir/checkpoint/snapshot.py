@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,15 @@ _Array = np.ndarray[Any, Any]
 _MASK = (1 << NUMBER_BITS) - 1
 
 
-@dataclass(frozen=True)
+@lru_cache(maxsize=256)
+def plan_of(text: str) -> Plan:
+    """The safe points of a kernel's text, verified."""
+    kernel = parse_kernel(text)
+    verify(kernel)
+    return plan(kernel)
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """What a launch is, apart from how far it has come: all that a resumed one must repeat."""
 
@@ -37,15 +45,15 @@ class Job:
     id: str
     scratch: tuple[str, ...] = ()
 
-    @cached_property
+    @property
     def kernel(self) -> Kernel:
         """The kernel with its safe points."""
-        return parse_kernel(self.text)
+        return self.plan.kernel
 
-    @cached_property
+    @property
     def plan(self) -> Plan:
         """Its safe points and slots."""
-        return plan(self.kernel)
+        return plan_of(self.text)
 
     @property
     def groups(self) -> int:
@@ -185,7 +193,6 @@ def _from_file(contents: Contents) -> Snapshot:
     meta, tensors = contents.meta, contents.tensors
     _require(meta)
     job = Job(meta["text"], _dims(meta["grid"]), _dims(meta["workgroup"]), str(meta["launch"]))
-    verify(job.kernel)
     if content_hash(job.kernel) != meta["hash"]:
         raise CheckpointError("the kernel in the file is not the one that was stopped")
     if [_described(point) for point in job.plan.points] != meta["points"]:

@@ -32,8 +32,8 @@ class Encoded:
 
 def encode(names: Sequence[str], values: Sequence[Any], scratch: Sequence[str] = ()) -> Encoded:
     """Arguments as data. Arrays on a device are copied to the host first."""
-    host = _OnHost()
-    given = [host.value(value) for value in values]
+    host = OnHost()
+    given = host.all(values)
     kept = [v for n, v in zip(names, given, strict=True) if n not in scratch]
     dropped = [v for n, v in zip(names, given, strict=True) if n in scratch]
     made = Encoded()
@@ -55,13 +55,18 @@ def decode(
     return tuple(arguments), tuple(values)
 
 
-class _OnHost:
+class OnHost:
     """Host copies of device arrays; arrays of one buffer become views of one copy."""
 
     def __init__(self) -> None:
         self.copies: dict[int, _Array] = {}
 
+    def all(self, values: Sequence[Any]) -> tuple[Any, ...]:
+        """All values of a launch, each as `value` has it."""
+        return tuple(map(self.value, values))
+
     def value(self, value: Any) -> Any:
+        """The value with device arrays replaced, those in tuples too."""
         if isinstance(value, runtime.Array):
             return self.array(value)
         if isinstance(value, tuple):
@@ -71,11 +76,12 @@ class _OnHost:
         return value
 
     def array(self, value: runtime.Array) -> _Array:
+        """The host's copy of one array."""
         buffer = value.buffer
         copy = self.copies.get(id(buffer))
         if copy is None:
-            copy = self.copies[id(buffer)] = np.empty(buffer.memory.size, np.uint8)
-            value.device.read(buffer.memory, 0, copy)
+            whole = runtime.Array(buffer, (buffer.memory.size,), np.dtype(np.uint8), (1,))
+            copy = self.copies[id(buffer)] = np.array(whole.numpy())
         return np.ndarray(value.shape, value.dtype, copy, value.offset, value.strides)
 
 
