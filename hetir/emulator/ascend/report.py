@@ -10,7 +10,7 @@ class Fault:
     """A rule that the program broke: `kind` names the rule, `line` is in the source.
 
     Kinds: type, alignment, count, mask, overlap, bounds, budget, queue, flag, hazard, cache,
-    deadlock, cores, sync, barrier, atomic, trap, load, crash, timeout.
+    uninitialised, deadlock, cores, sync, barrier, atomic, trap, load, crash, timeout.
     """
 
     kind: str

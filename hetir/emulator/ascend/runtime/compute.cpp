@@ -61,7 +61,11 @@ float inexact(float value, uint64_t operands) {
     }
 }
 
+// Subnormal results of these operations may be flushed to zero.
 template <typename T> T rough(double value, uint64_t operands) {
+    const double smallest = std::is_same_v<T, half> ? 6.103515625e-05 : 1.17549435082228751e-38;
+    if (std::fabs(value) < smallest && hash(operands) % 2 == 0)
+        return narrow<T>(std::copysign(Wide<T>(0), Wide<T>(value)));
     if constexpr (std::is_same_v<T, half>) {
         half result;
         result.bits = narrow_to_half(value, 0);
@@ -72,6 +76,13 @@ template <typename T> T rough(double value, uint64_t operands) {
     } else {
         return static_cast<T>(inexact(float(value), operands));
     }
+}
+
+// Rsqrt and Reciprocal miss a relative error of 1e-4 (float) and 1e-3 (half), says the reference.
+template <typename T> T coarse(double value, uint64_t operands) {
+    const double most = std::is_same_v<T, half> ? 2e-3 : 2e-4;
+    const double part = double(int64_t(hash(operands) % 2001) - 1000) / 1000;
+    return rough<T>(value * (1 + most * part), operands);
 }
 
 // Integers wrap.
@@ -97,19 +108,17 @@ template <typename T> T arithmetic(Op op, T a, T b, T d) {
             if constexpr (!is_float<T>) return wrapped(op, a, b);
             else if (op == Op::mul || op == Op::muls) return narrow<T>(x * y);
             else return narrow<T>(op == Op::sub ? x - y : x + y);
-        case Op::max: case Op::maxs:
-            if (x != x || y != y) return x != x ? a : b;
-            if (x == 0 && y == 0) return std::signbit(double(x)) ? b : a;
-            return x > y ? a : b;
-        case Op::min: case Op::mins:
-            if (x != x || y != y) return x != x ? a : b;
-            if (x == 0 && y == 0) return std::signbit(double(x)) ? a : b;
-            return x < y ? a : b;
+        case Op::max: case Op::maxs: case Op::min: case Op::mins:
+            // with a NaN, or with zeros of two signs, the reference does not say which comes out
+            if (!(x < y) && !(x > y)) return hash(to_bits(a) * 31 + to_bits(b)) % 2 ? a : b;
+            return (x > y) == (op == Op::max || op == Op::maxs) ? a : b;
         case Op::div:
             if constexpr (!is_float<T>) return b == 0 ? T(-1) : T(a / b);
             else return rough<T>(double(x) / double(y), to_bits(a) * 31 + to_bits(b));
         case Op::abs: return x < 0 ? narrow<T>(-x) : x == 0 ? narrow<T>(0) : a;
-        case Op::relu: return x > 0 || x != x ? a : narrow<T>(0);
+        case Op::relu:
+            if (x != x || x == 0) return hash(to_bits(a)) % 2 ? a : narrow<T>(0);
+            return x > 0 ? a : narrow<T>(0);
         case Op::leaky_relu: return x > 0 ? a : narrow<T>(x * y);
         case Op::mul_add_dst: return narrow<T>(x * y + wide(d));
         case Op::axpy: return narrow<T>(x * y + wide(d));
@@ -117,8 +126,8 @@ template <typename T> T arithmetic(Op op, T a, T b, T d) {
         case Op::exp: return rough<T>(std::exp(double(x)), to_bits(a));
         case Op::ln: return rough<T>(std::log(double(x)), to_bits(a));
         case Op::sqrt: return rough<T>(std::sqrt(double(x)), to_bits(a));
-        case Op::rsqrt: return rough<T>(1 / std::sqrt(double(x)), to_bits(a));
-        case Op::reciprocal: return rough<T>(1 / double(x), to_bits(a));
+        case Op::rsqrt: return coarse<T>(1 / std::sqrt(double(x)), to_bits(a));
+        case Op::reciprocal: return coarse<T>(1 / double(x), to_bits(a));
         default: break;
     }
     if constexpr (!is_float<T>) {
@@ -406,6 +415,25 @@ void reduced_by_parts(const Instruction &in, const std::vector<Lane> &lanes) {
     }
 }
 
+// Of half and bfloat16_t: infinities become the largest value and NaN becomes 0.
+void saturate(const Instruction &in, uint64_t bytes) {
+    const uint16_t largest = in.dst.type == Type::f16 ? 0x7bff : 0x7f7f;
+    uint8_t *dst = current->local.data() + in.dst.address;
+    for (uint64_t i = 0; i + 2 <= bytes; i += 2) {
+        const uint16_t bits = read_as<uint16_t>(dst + i);
+        if ((bits & 0x7fff) <= largest) continue;
+        const bool infinite = (bits & 0x7fff) == largest + 1;
+        write_as<uint16_t>(dst + i, infinite ? uint16_t((bits & 0x8000) | largest) : uint16_t(0));
+    }
+}
+
+// What computes or converts; what moves or chooses leaves bits as they are.
+bool rounds(Op op) {
+    return op <= Op::min || (op >= Op::abs && op <= Op::relu) ||
+           (op >= Op::adds && op <= Op::mins) || (op >= Op::leaky_relu && op <= Op::cast) ||
+           (op >= Op::reduce_sum && op <= Op::pair_sum);
+}
+
 void perform(const Instruction &in, const std::vector<Lane> &lanes) {
     with_type(in.a.type, [&](auto zero) {
         using T = decltype(zero);
@@ -480,6 +508,10 @@ void check_shape(const Instruction &in) {
                    256 / size);
         return;
     }
+    if ((in.op == Op::shift_left || in.op == Op::shift_right) && job.arch != 3510 &&
+        in.scalar > 8 * size_of(in.a.type))
+        refuse("count", in.line, "%s by %llu: more than the %u bits of an element", in.name,
+               static_cast<unsigned long long>(in.scalar), 8 * size_of(in.a.type));
     if (int32_t(in.count) < 0) refuse("count", in.line, "%s of a negative count", in.name);
     if ((in.op == Op::compare || in.op == Op::compare_scalar) &&
         uint64_t(in.count) * size_of(in.a.type) % 256 != 0)
@@ -515,8 +547,11 @@ void check_select(const Instruction &in) {
 
 }  // namespace
 
-void issue(const Instruction &in) {
+void issue(const Instruction &given) {
+    Instruction in = given;
     current->last_line = in.line;
+    in.saturates = current->saturates && rounds(in.op) &&
+                   (in.dst.type == Type::f16 || in.dst.type == Type::bf16);
     if (in.op == Op::select || in.op == Op::select_scalar) check_select(in);
     check_shape(in);
     const std::vector<Lane> lanes = lanes_of(in);
@@ -558,10 +593,11 @@ void issue(const Instruction &in) {
     }
     accesses.local_writes.push_back({in.dst.address, dst_bytes});
     Core *core = current;
-    submit(Pipe::V, in.line, accesses, [core, in, lanes] {
+    submit(Pipe::V, in.line, accesses, [core, in, lanes, dst_bytes] {
         Core *before = current;
         current = core;
         perform(in, lanes);
+        if (in.saturates) saturate(in, dst_bytes);
         current = before;
     });
 }

@@ -177,6 +177,7 @@ void end_core() {
 std::unique_ptr<Core> make_core(int index, void *entry) {
     auto core = std::make_unique<Core>();
     core->index = index;
+    core->saturates = job.seed % 2 == 1;
     core->local.resize(local_bytes + 512);
     uint64_t state = job.seed * 77 + uint64_t(index);
     for (size_t i = 0; i < core->local.size(); i += 8) {

@@ -192,12 +192,20 @@ void conflict(Pipe pipe, int line, bool writes, Pipe other, uint32_t at, bool ot
            pipe == other ? " (no PipeBarrier)" : "");
 }
 
+const char *const local_name = "a part of the Unified Buffer";
+
+// Vector instructions may read lanes that nobody looks at; what leaves the buffer must be data.
+bool needs_data(Pipe pipe) { return pipe == Pipe::MTE3 || pipe == Pipe::S; }
+
 void touch(Word &word, Pipe pipe, bool writes, int line, const char *where) {
     const size_t p = size_t(pipe);
     const Clock &known = current->known[p];
     if (job.hazards) {
         const size_t w = word.writer;
         const bool own_scalar = pipe == Pipe::S && w == size_t(Pipe::S);
+        if (word.write == 0 && !writes && where == local_name && needs_data(pipe))
+            refuse("uninitialised", line, "pipe %s reads a part of the Unified Buffer that nothing "
+                   "has written", pipe_name(pipe));
         if (word.write > known[w] && !own_scalar &&
             !(w == p && word.write == current->position[p]))
             conflict(pipe, line, writes, Pipe(w), word.write, true, where);
@@ -228,7 +236,7 @@ void touch_local(Pipe pipe, const Range &range, bool writes, int line) {
     if (range.bytes == 0) return;
     if (current->words.empty()) current->words.resize(local_bytes / 4);
     for (uint64_t word = range.address / 4; word <= (range.address + range.bytes - 1) / 4; ++word)
-        touch(current->words[word], pipe, writes, line, "a part of the Unified Buffer");
+        touch(current->words[word], pipe, writes, line, local_name);
 }
 
 void touch_global(Pipe pipe, const Range &range, bool writes, int line) {
@@ -306,7 +314,10 @@ void lower_flag(Pipe from, Pipe to, int event, int line) {
     flag.wait_line = line;
     if (flag.clocks.empty())
         refuse("deadlock", line, "WaitFlag of %s: nobody has set it", flag_name(key).c_str());
-    merge(current->known[size_t(to)], flag.clocks.front());
+    // the scalar unit issues everything: what it waits for is before all that it issues later
+    if (to == Pipe::S)
+        for (Clock &known : current->known) merge(known, flag.clocks.front());
+    else merge(current->known[size_t(to)], flag.clocks.front());
     flag.clocks.pop_front();
     flag.wait_at = advance(to, line);
     if (to != Pipe::S) {
@@ -355,6 +366,11 @@ void barrier(Pipe pipe, int line) {
     }
     drain(line);
     for (Clock &known : current->known) merge(known, current->position);
+}
+
+void set_saturation(bool saturates, int line) {
+    current->last_line = line;
+    current->saturates = saturates;
 }
 
 void set_atomic(int operation, Type type, int line) {

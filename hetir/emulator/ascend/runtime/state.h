@@ -114,6 +114,7 @@ struct Core {
     bool pipe_open = false;
     uint32_t used = 0, most_used = 0;
     int atomic = 0;
+    bool saturates = false;
     Type atomic_type = Type::other;
     std::array<int, 16> cross{};
     int last_line = 0;

@@ -48,6 +48,7 @@ struct Instruction {
     uint32_t count = 0;
     uint64_t scalar = 0;
     int kind = 0;
+    bool saturates = false;  // the engine fills it in
     Repeat repeat;
     int line = 0;
 };
@@ -82,6 +83,7 @@ void cross_set(int mode, Pipe pipe, int flag, int line);
 void cross_wait(int flag, Pipe pipe, int line);
 void cache_clean(uint64_t address, bool whole, int line);
 void set_atomic(int operation, Type type, int line);
+void set_saturation(bool saturates, int line);
 
 uint64_t load_local(const View& view, int line);
 void store_local(const View& view, uint64_t bits, int line);

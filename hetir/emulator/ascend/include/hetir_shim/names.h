@@ -37,6 +37,7 @@ enum class DcciDst : uint64_t { CACHELINE_ALL, CACHELINE_UB, CACHELINE_OUT, CACH
 enum class ReduceOrder {
     ORDER_VALUE_INDEX, ORDER_INDEX_VALUE, ORDER_ONLY_VALUE, ORDER_ONLY_INDEX
 };
+enum class SaturationMode : uint8_t { FLOAT, CAST };
 enum class MemDsbT { ALL, DDR, UB, SEQ };
 
 struct DataCopyParams {

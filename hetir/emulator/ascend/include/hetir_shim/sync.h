@@ -58,6 +58,12 @@ inline void DisableDmaAtomic(int line = __builtin_LINE()) {
     hetir_shim::set_atomic(0, hetir_shim::Type::other, line);
 }
 
+// Of the modes only that of half and bfloat16_t results is modelled.
+template <SaturationMode mode> void SetSaturationFlag(bool enable, int line = __builtin_LINE()) {
+    static_assert(__NPU_ARCH__ == 2201, "this architecture has no SetSaturationFlag");
+    if (mode == SaturationMode::FLOAT) hetir_shim::set_saturation(enable, line);
+}
+
 inline int64_t GetBlockIdx() { return hetir_shim::block_index(); }
 inline int64_t GetBlockNum() { return hetir_shim::block_count(); }
 inline int64_t GetSubBlockNum() { return 1; }
