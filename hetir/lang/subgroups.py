@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from hetir.frontend.bundles import any_bundle, each
 from hetir.frontend.errors import OperandError
+from hetir.frontend.forms import VectorType
 from hetir.frontend.primitive import current, primitive
-from hetir.frontend.values import KernelValue, describe
+from hetir.frontend.values import Bundle, KernelValue, Typed, describe
 from hetir.ir import ops
 from hetir.ir.core import Value
-from hetir.ir.types import BOOL
+from hetir.ir.types import BOOL, I64, U64
 from hetir.lang.memory import word
 
 
@@ -56,9 +57,19 @@ def shuffle_down(
 
 @primitive
 def ballot(predicate: KernelValue, where: KernelValue = True) -> KernelValue:
-    """One bit a lane, as `u64`: whether `predicate` holds there. Lanes from 64 on have none."""
+    """One bit a lane, as `u64`: whether `predicate` holds there.
+
+    A kernel with `subgroup_size=128` gets the vector `u64x2`: lanes 0 to 63, then 64 to 127.
+    """
     tracer = current()
-    return tracer.typed(ops.BALLOT, tracer.convert(predicate, BOOL), _where(where))
+    test, takes = tracer.convert(predicate, BOOL), _where(where)
+    low = tracer.value(ops.BALLOT, test, takes)
+    if tracer.options.width <= U64.bits:
+        return Typed(low)
+    half = tracer.const(I64, U64.bits)
+    upper = tracer.value(ops.SHUFFLE, test, half, takes, mode="xor")
+    high = tracer.value(ops.BALLOT, upper, tracer.const(BOOL, 1))
+    return Bundle(VectorType(U64, 2), (low, high))
 
 
 @primitive

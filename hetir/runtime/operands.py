@@ -11,6 +11,7 @@ from hetir.runtime.arrays import Array
 from hetir.runtime.dtypes import NUMPY
 from hetir.runtime.errors import ArgumentError
 
+_ARRAY: type[Any] = np.ndarray
 _UNCHANGED: tuple[type[Any], ...] = (np.ndarray, Array, int, float, np.generic)
 # torch types that NumPy has no name for: seen as integers of their size on the way
 _TORCH_BITS = {
@@ -28,7 +29,7 @@ def as_operand(value: Any) -> Any:
     memory that the host cannot see and for tensors that record gradients.
     """
     if isinstance(value, _UNCHANGED):
-        return value
+        return _of_subclass(value) if isinstance(value, _ARRAY) else value
     if isinstance(value, tuple):
         return _of_tuple(value)
     torch: Any = sys.modules.get("torch")
@@ -45,6 +46,18 @@ def as_operand(value: Any) -> Any:
         return np.asarray(memoryview(value))  # refuses what has no buffer
     except TypeError:
         return value
+
+
+def _of_subclass(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The array itself: a subclass's own behaviour is not the kernel's."""
+    if type(value) is _ARRAY:
+        return value
+    if isinstance(value, np.ma.MaskedArray):
+        raise ArgumentError(
+            "a masked array cannot be passed: the kernel would not see its mask",
+            hint="pass `x.filled(value)`, or `x.data` and `x.mask` as two arrays",
+        )
+    return value.view(_ARRAY)
 
 
 def _of_tuple(value: Any) -> Any:

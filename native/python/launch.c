@@ -83,7 +83,7 @@ static int view_of_array(PyObject *array, view *out)
 
 static int view_of(PyObject *value, view *out)
 {
-    if (PyArray_Check(value))
+    if (PyArray_CheckExact(value)) /* a subclass becomes one, or is refused, by as_operand */
         return view_of_ndarray((PyArrayObject *)value, out);
     return Py_TYPE(value) == array_type ? view_of_array(value, out) : NOT_AN_ARRAY;
 }

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+import hetir
 import hetir.runtime as rt
 from hetir.runtime import ArgumentError, as_operand
 
@@ -15,6 +16,31 @@ from hetir.runtime import ArgumentError, as_operand
 def test_what_fits_is_given_back_unchanged():
     for value in (np.zeros(3), rt.zeros(3), 1, 2.5, np.float32(1), (1, 2)):
         assert as_operand(value) is value
+
+
+def test_subclasses_become_arrays_over_the_same_memory(tmp_path):
+    mapped = np.memmap(tmp_path / "x", np.float32, "w+", shape=4)
+    seen = as_operand((mapped,))[0]
+    assert type(seen) is np.ndarray
+    seen[1] = 5
+    assert mapped[1] == 5
+
+
+def test_masked_arrays_are_refused():
+    masked = np.ma.masked_array([1.0, 2.0], [True, False])
+    for value in (masked, (1, masked)):
+        with pytest.raises(ArgumentError, match="would not see its mask") as caught:
+            as_operand(value)
+        assert "x.filled" in str(caught.value)
+
+    @hetir.kernel
+    def kernel(x):
+        x[0] = 1
+
+    # also where a plain array of the same type was passed before
+    kernel[1, 1](np.zeros(2))
+    with pytest.raises(ArgumentError, match="would not see its mask"):
+        kernel[1, 1](masked)
 
 
 @pytest.mark.parametrize(

@@ -380,3 +380,26 @@ def test_static_lengths_come_from_parameters():
     run(kernel, np.arange(8.0), y, Static(8))
     np.testing.assert_array_equal(y, np.arange(1.0, 9))
     assert traced(kernel, np.zeros(2), np.zeros(2), Static(2))
+
+
+@pytest.mark.parametrize("device", ["emulator", "cpu", "opencl:0", "ptx-emulator"])
+@pytest.mark.parametrize("items", [40, 100, 128, 200])
+def test_ballots_of_128_lanes_are_two_words(items, device):
+    present(device)
+
+    @hetir.kernel(subgroup_size=128)
+    def kernel(x, y):
+        i = hl.local_id(0)
+        both = hl.ballot(x[i] > 0, where=i % 5 != 0)
+        y[i, 0], y[i, 1] = both
+
+    rng = np.random.default_rng(items)
+    x = rng.integers(-1, 2, items).astype(np.int32)
+    y = np.zeros((items, 2), np.uint64)
+    kernel.launch((x, y), grid=1, workgroup=items, device=device).wait()
+    holds = (x > 0) & (np.arange(items) % 5 != 0)
+    for i in range(items):
+        lanes = holds[i // 128 * 128 :][:128]
+        words = [sum(1 << n for n in range(64) if n + at < len(lanes) and lanes[n + at])
+                 for at in (0, 64)]  # fmt: skip
+        assert y[i].tolist() == words
