@@ -212,3 +212,72 @@ def test_ids_in_groups_of_every_shape(shape):
         x = np.full((count, 4), -1, np.int64)
         run_text(text, [x], shape, lanes)
         assert (x == want).all(), lanes
+
+
+WHOLE_SUBGROUPS = """kernel k(
+  %x: array<{kind}[?], global> from 0, %where: array<bool[?], global> from 1,
+  %by: array<i64[?], global> from 2, %y: array<{kind}[?, ?], global> from 3,
+  %bits: array<u64[?, ?], global> from 4
+) subgroup_size={width} {{
+  %i: i64 = global_id axis=0
+  %v: {kind} = load %x, %i
+  %w: bool = load %where, %i
+  %d: i64 = load %by, %i
+  %t: bool = const true
+  %0: i64 = const 0
+  %1: i64 = const 1
+  %2: i64 = const 2
+  %3: i64 = const 3
+  %4: i64 = const 4
+  %5: i64 = const 5
+  %6: i64 = const 6
+  %far: i64 = const -3
+  %a: {kind} = subgroup_reduce %v, %w kind=max
+  store %y, %0, %i, %a
+  %b: {kind} = subgroup_scan %v, %t inclusive=true kind=add
+  store %y, %1, %i, %b
+  %c: {kind} = subgroup_scan %b, %w inclusive=false kind=min
+  store %y, %2, %i, %c
+  %e: {kind} = shuffle %c, %3, %w mode=xor
+  store %y, %3, %i, %e
+  %f: {kind} = shuffle %b, %far, %t mode=up
+  store %y, %4, %i, %f
+  %g: {kind} = shuffle %f, %1, %w mode=index
+  store %y, %5, %i, %g
+  %h: {kind} = shuffle %g, %d, %t mode=down
+  %sum: {kind} = add %h, %e
+  store %y, %6, %i, %sum
+  %big: bool = lt %h, %e
+  %ballot: u64 = ballot %big, %w
+  store %bits, %0, %i, %ballot
+  %some: bool = vote %big, %w mode=any
+  %one: u64 = const 1
+  %none: u64 = const 0
+  %flag: u64 = select %some, %one, %none
+  store %bits, %1, %i, %flag
+  return
+}}
+"""
+
+
+@pytest.mark.parametrize("width", [1, 2, 8, 32, 64])
+@pytest.mark.parametrize("kind", ["f32", "u8"])
+@pytest.mark.parametrize("items", [64, 192])
+def test_subgroups_that_have_all_their_items(kind, width, items):
+    kernel = parse_kernel(WHOLE_SUBGROUPS.format(kind=kind, width=width))
+    rng = np.random.default_rng(items + width)
+    dtype = {"f32": np.float32, "u8": np.uint8}[kind]
+    count = 2 * items
+    given = [
+        rng.integers(0, 100, count).astype(dtype),
+        rng.random(count) < 0.7,
+        rng.integers(-2, width + 2, count),
+        np.zeros((7, count), dtype),
+        np.zeros((2, count), np.uint64),
+    ]
+    want = [np.copy(a) for a in given]
+    testing.evaluator(kernel, want, (2, 1, 1), (items, 1, 1))
+    for lanes, level in ((0, 1), (4, 0), (16, 1), (None, 0), (None, 3)):
+        got = [np.copy(a) for a in given]
+        testing.on_cpu(optimise=level, lanes=lanes)(kernel, got, (2, 1, 1), (items, 1, 1))
+        assert not testing.differences(want, got), (lanes, level)

@@ -12,7 +12,7 @@ from hetir.backends.cpu.frame import Workgroup
 from hetir.backends.cpu.items import Item, ItemEmitter
 from hetir.backends.cpu.lanes import Rep
 from hetir.backends.cpu.masked import MaskedLeaf
-from hetir.backends.cpu.pressure import Shape, widths
+from hetir.backends.cpu.pressure import Shape, in_registers, widths
 from hetir.backends.cpu.program import (
     Control,
     Exchange,
@@ -26,6 +26,7 @@ from hetir.backends.cpu.program import (
 from hetir.backends.cpu.subgroups import Exchanger
 from hetir.backends.llvm.structure import Joint, trip_count
 from hetir.ir import ops
+from hetir.ir.build import constant
 from hetir.ir.core import Kernel, Operation, Value, walk
 from hetir.ir.types import I64, Scalar
 from hetir.passes.magnitude import addressing, magnitudes, positive
@@ -85,11 +86,16 @@ class Emitter(ItemEmitter):
             kernel, schedule, layout, target, workgroup=workgroup, disjoint=disjoint, lanes=widest
         )
         self.magnitudes = magnitudes(kernel)
+        self.registers = {
+            self.plan.context[value]: count
+            for value, count in in_registers(
+                schedule, self._widths, prod(workgroup or ()), kernel.options.width
+            ).items()
+        }
         self.exact = frozenset(self.magnitudes) | addressing(kernel)
         self.positive = positive(kernel)
         self.divergence = divergence(kernel.body, self.known)
         self._lanes = lanes
-        self._first = "0"
         self._returns: list[str] = []
         self._exits: list[tuple[str, str]] = []
         self._joined: list[str] = []
@@ -235,7 +241,7 @@ class Emitter(ItemEmitter):
                 case Leaf():
                     self._leaf(node)
                 case Exchange(op=op):
-                    Exchanger(self, op, self._first, self.kernel.options.width).emit()
+                    Exchanger(self, op, self.first, self.kernel.options.width).emit()
                 case Subgroups(nodes=inner):
                     self._subgroups(inner)
                 case Control():
@@ -245,12 +251,28 @@ class Emitter(ItemEmitter):
 
     def read(self, value: Value) -> str:
         """A value that is the same for the whole level."""
-        return self.read_item(value, self._first)
+        return self.read_item(value, self.first)
 
     def read_item(self, value: Value, index: str) -> str:
         """A value of one item, outside a leaf."""
         name = self.outer.get(value)
         return self.load(value, index) if name is None else name
+
+    @property
+    def whole(self) -> bool:
+        """Whether work-items run as vectors, and every subgroup has all of its items."""
+        items, width = prod(self.frame.workgroup or ()), self.kernel.options.width
+        return bool(self._lanes) and items % width == 0
+
+    def constant(self, value: Value) -> int | None:
+        """An integer that is known when compiling."""
+        made = self.definition(value)
+        found = None if made is None else constant(made)
+        return int(found) if isinstance(found, int) else None
+
+    def known_name(self, value: Value) -> str | None:
+        """The name of a value that is alike in all items."""
+        return self.outer.get(value)
 
     @contextmanager
     def each_lane(self, first: str) -> Generator[tuple[str, str]]:
@@ -339,14 +361,14 @@ class Emitter(ItemEmitter):
     def _subgroups(self, nodes: list[Node]) -> None:
         """Run a program for each subgroup of the workgroup."""
         with self.counted("0", self.frame.items(), self.kernel.options.width) as first:
-            before, self._first = self._first, first
+            before, self.first = self.first, first
             end = self.code.fresh("subgroup_end")
             self._returns.append(end)
             self.nodes(nodes)
             self._returns.pop()
             self.code.jump(end)
             self.code.start(end)
-            self._first = before
+            self.first = before
 
     @contextmanager
     def counted(self, start: str, stop: str, step: int) -> Generator[str]:
@@ -384,8 +406,11 @@ class Emitter(ItemEmitter):
         frame, width = self.frame, vector.width
         sx, sy, sz = (int(frame.group_size(axis)) for axis in range(3))
         tail = bool(sx * sy * sz % width)
-        if len(self._returns) > 1:
-            with self.counted(self._first, self.lanes_end(self._first), width) as linear:
+        level = self.kernel.options.width if len(self._returns) > 1 else sx * sy * sz
+        if width == level and (len(self._returns) == 1 or self.whole):
+            self._vector_at(vector, leaf, self.first, tail=False)
+        elif len(self._returns) > 1:
+            with self.counted(self.first, self.lanes_end(self.first), width) as linear:
                 self._vector_at(vector, leaf, linear, tail=tail)
         elif sx % width:
             with self.counted("0", frame.items(), width) as linear:
@@ -440,13 +465,13 @@ class Emitter(ItemEmitter):
         """Run a leaf for every item of the level."""
         if self._lanes:
             self._vectors(MaskedLeaf(self, self._widths[id(leaf)]), leaf)
-            self.item = Item(self._first, None)
+            self.item = Item(self.first, None)
             return
         code, frame = self.code, self.frame
         sx, sy, sz = map(frame.group_size, range(3))
         if len(self._returns) > 1:
-            stop = self.lanes_end(self._first)
-            with self.counted(self._first, stop, 1) as linear:
+            stop = self.lanes_end(self.first)
+            with self.counted(self.first, stop, 1) as linear:
                 x, rest = code.add(f"urem i64 {linear}, {sx}"), code.add(f"udiv i64 {linear}, {sx}")
                 y, z = code.add(f"urem i64 {rest}, {sy}"), code.add(f"udiv i64 {rest}, {sy}")
                 self._work_item(leaf, linear, (x, y, z))
@@ -487,7 +512,7 @@ class Emitter(ItemEmitter):
         code.start(self.item_end)
         self.watched = set()
         self.local.clear()
-        self.item = Item(self._first, None)
+        self.item = Item(self.first, None)
 
     def land(self, move: Joint, fresh: Sequence[Value], moved: Sequence[Value]) -> None:
         """What a terminator carried goes to its places in the context."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from hetir.artifact import Layout, Slot
 from hetir.backends.cpu.program import Schedule
 from hetir.backends.llvm.code import Code, memory_type
-from hetir.backends.llvm.rules import truth
 from hetir.ir import ops
 from hetir.ir.core import Kernel, Value, walk
 from hetir.ir.types import BOOL, ArrayType, Scalar
@@ -191,21 +190,6 @@ class Frame:
     def buffer(self, text: str, name: str) -> str:
         """A named stack buffer of an LLVM type."""
         return self._ask(("buffer", text, name), f"alloca {text}, align 64")
-
-
-def load_context(code: Code, value: Value, column: str, index: str, tags: str) -> str:
-    """Read an item's entry of a context array."""
-    kind, address = context_address(code, value, column, index)
-    loaded = code.add(f"load {kind}, ptr {address}, align {size_of(value)}{tags}")
-    return truth(code, loaded) if value.type == BOOL else loaded
-
-
-def store_context(code: Code, value: Value, column: str, index: str, name: str, tags: str) -> None:
-    """Write an item's entry of a context array."""
-    kind, address = context_address(code, value, column, index)
-    if value.type == BOOL:
-        name = code.add(f"zext i1 {name} to i8")
-    code.put(f"store {kind} {name}, ptr {address}, align {size_of(value)}{tags}")
 
 
 def context_address(code: Code, value: Value, column: str, index: str) -> tuple[str, str]:

@@ -11,19 +11,19 @@ from hetir.backends.cpu.frame import (
     Frame,
     Workgroup,
     bytes_of,
-    load_context,
+    context_address,
     plan,
-    store_context,
+    size_of,
 )
 from hetir.backends.cpu.program import Schedule
 from hetir.backends.cpu.records import Records
 from hetir.backends.llvm import memory
-from hetir.backends.llvm.code import Code
-from hetir.backends.llvm.rules import RULES
+from hetir.backends.llvm.code import Code, memory_type
+from hetir.backends.llvm.rules import RULES, truth
 from hetir.backends.llvm.structure import Structured
 from hetir.ir import ops
 from hetir.ir.core import Kernel, Operation, Value
-from hetir.ir.types import ArrayType
+from hetir.ir.types import BOOL, ArrayType
 from hetir.memory.lowering import AARCH64, X86
 from hetir.target import Target, key_of
 
@@ -62,21 +62,42 @@ class ItemEmitter(Structured):
         self.records = Records(self.code, self.frame, kernel)
         self.params = {p.value: i for i, p in enumerate(kernel.params)}
         self.group: tuple[str, ...] = ()
+        self.first = "0"
+        self.registers: dict[int, int] = {}
         self.item = Item("0", None)
         self.item_end = ""
 
-    def column(self, value: Value) -> str:
-        """The context array of a value."""
-        return self.frame.column(self.plan.context[value])
+    def place(self, value: Value, index: str) -> tuple[str, str]:
+        """The type in memory, and the address of an item's entry in the context.
+
+        What one vector holds for all items of its level has a place on the stack, which LLVM
+        turns into registers.
+        """
+        offset = self.plan.context[value]
+        lanes = self.registers.get(offset)
+        if lanes is None:
+            return context_address(self.code, value, self.frame.column(offset), index)
+        kind = memory_type(value.type)
+        name = self.frame.buffer(f"<{lanes} x {kind}>", f"context {offset}")
+        if index != self.first:
+            lane = self.code.add(f"sub i64 {index}, {self.first}")
+            name = self.code.add(f"getelementptr {kind}, ptr {name}, i64 {lane}")
+        return kind, name
 
     def load(self, value: Value, index: str) -> str:
         """Read an item's entry of a value's context array."""
-        return load_context(self.code, value, self.column(value), index, self.aliases.context)
+        kind, where = self.place(value, index)
+        tags = self.aliases.context
+        loaded = self.code.add(f"load {kind}, ptr {where}, align {size_of(value)}{tags}")
+        return truth(self.code, loaded) if value.type == BOOL else loaded
 
     def save(self, value: Value, index: str, name: str) -> None:
         """Write an item's entry of a value's context array."""
-        column = self.column(value)
-        store_context(self.code, value, column, index, name, self.aliases.context)
+        if value.type == BOOL:
+            name = self.code.add(f"zext i1 {name} to i8")
+        kind, where = self.place(value, index)
+        tags = self.aliases.context
+        self.code.put(f"store {kind} {name}, ptr {where}, align {size_of(value)}{tags}")
 
     def watch(self, op: Operation) -> None:
         """Keep the results that other leaves read."""

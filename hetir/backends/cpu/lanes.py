@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hetir.backends.cpu.frame import bytes_of, context_address, size_of
+from hetir.backends.cpu.frame import bytes_of, size_of
 from hetir.backends.cpu.items import Item
 from hetir.backends.llvm import memory
 from hetir.backends.llvm.code import memory_type, scalar_type
@@ -575,7 +575,7 @@ class Lanes:
         alike = not host.known.varying(value)
         if alike and not host.schedule.masked:
             return Rep("same", host.load(value, self.linear))
-        kind, where = context_address(code, value, host.column(value), self.linear)
+        kind, where = host.place(value, self.linear)
         raw = code.add(
             f"load {self.of(kind)}, ptr {where}, align {size_of(value)}{host.aliases.context}"
         )
@@ -590,7 +590,7 @@ class Lanes:
         name = self.spread(rep, kind)
         if kind == BOOL:
             name = code.add(f"zext {self.of('i1')} {name} to {self.of('i8')}")
-        memory_kind, where = context_address(code, value, host.column(value), self.linear)
+        memory_kind, where = host.place(value, self.linear)
         vector, align, tags = self.of(memory_kind), size_of(value), host.aliases.context
         if always:
             code.put(f"store {vector} {name}, ptr {where}, align {align}{tags}")

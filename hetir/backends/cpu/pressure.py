@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hetir.backends.cpu.program import Control, Leaf, Node, Schedule, Subgroups
+from hetir.backends.cpu.program import Control, Exchange, Leaf, Node, Schedule, Subgroups
 from hetir.ir import ops
 from hetir.ir.core import Operation, Region, Value, walk
 from hetir.ir.types import BOOL, I64, RefType, Scalar
@@ -55,6 +55,58 @@ def widths(
     if schedule.private:
         found = dict.fromkeys(found, min(found.values(), default=0))
     return found
+
+
+def in_registers(
+    schedule: Schedule, lanes: Mapping[int, int], items: int, subgroup: int
+) -> dict[Value, int]:
+    """The context values that need no memory, each with its lanes.
+
+    One vector runs all items of the level, workgroup or subgroup, that makes and reads them.
+    `lanes` is the width of each leaf, by its id.
+    """
+    homes: dict[Value, set[int]] = {}
+    whole: dict[int, int] = {}
+    for home, node in _homes(schedule.nodes, 0):
+        size = subgroup if home and items % subgroup == 0 else 0 if home else items
+        if isinstance(node, Leaf) and lanes[id(node)] != size:
+            size = 0
+        whole[home] = min(whole.get(home, size), size)
+        for value in _touched(node):
+            homes.setdefault(schedule.same.get(value, value), set()).add(home)
+    found: dict[Value, int] = {}
+    for value in schedule.context:
+        at = homes.get(schedule.same.get(value, value), set())
+        sizes = {whole[home] for home in at}
+        if len(sizes) == 1 and 0 not in sizes and (len(at) == 1 or sizes == {items}):
+            found[value] = sizes.pop()
+    return found
+
+
+def _homes(nodes: Sequence[Node], home: int) -> Iterator[tuple[int, Node]]:
+    """Every node that touches the context, with 0 or the id of the subgroups' program around."""
+    for node in nodes:
+        match node:
+            case Subgroups(nodes=inner):
+                yield from _homes(inner, id(node))
+            case Control(regions=regions):
+                yield home, node
+                for region in regions:
+                    yield from _homes(region, home)
+            case _:
+                yield home, node
+
+
+def _touched(node: Node) -> tuple[Value, ...]:
+    match node:
+        case Leaf():
+            return (*node.inputs, *node.outputs, *node.moved)
+        case Exchange(op=op):
+            return (*op.operands, *op.results)
+        case Control(op=op):
+            return (*op.operands, *op.results)
+        case _:
+            return ()
 
 
 def _leaves(nodes: Sequence[Node], most: int, subgroup: int) -> Iterator[tuple[Leaf, int]]:

@@ -28,6 +28,7 @@ from hetir.ir.core import Kernel, Operation, Region, Value
 from hetir.ir.ops import Spec
 from hetir.ir.types import ArrayType
 from hetir.passes.layout import carried_args
+from hetir.passes.regions import LOOPS
 
 _JUMPS = (ops.BREAK, ops.CONTINUE, ops.RETURN)
 
@@ -155,13 +156,36 @@ class _Scheduler:
         body = tuple(pending)
         pending.clear()
         if level is Level.WORKGROUP and any(self.holds(o, Level.SUBGROUP) for o in body):
-            inner = self.program(Region((), body), Level.SUBGROUP, _Place(top=True, last=last))
-            nodes.append(Subgroups(inner))
+            before, body, after = self._apart(body)
+            if before:
+                nodes.append(Leaf(list(before)))
+            place = _Place(top=True, last=last and not after)
+            nodes.append(Subgroups(self.program(Region((), body), Level.SUBGROUP, place)))
+            if after:
+                nodes.append(Leaf(list(after)))
             return
         self.masked |= not last and any(
             o.spec is ops.RETURN or ops.RETURN in self.jumps(o) for o in body
         )
         nodes.append(Leaf(list(body)))
+
+    def _apart(self, body: tuple[Operation, ...]) -> tuple[tuple[Operation, ...], ...]:
+        """What comes before the subgroup ops, they, and what comes after.
+
+        Loops before and after are better run for the workgroup, whose vectors may be wider.
+        """
+        holds = [self.holds(op, Level.SUBGROUP) for op in body]
+        first, last = holds.index(True), len(body) - holds[::-1].index(True)
+        if not self._loops(body[:first]):
+            first = 0
+        if not self._loops(body[last:]):
+            last = len(body)
+        return body[:first], body[first:last], body[last:]
+
+    def _loops(self, body: Sequence[Operation]) -> bool:
+        """Whether there are loops, and nothing that leaves the code around."""
+        leaves = any(o.spec.terminator or self.jumps(o) for o in body)
+        return any(o.spec in LOOPS for o in body) and not leaves
 
     def _end(
         self,

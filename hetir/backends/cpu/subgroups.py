@@ -34,6 +34,23 @@ class Host(Protocol):
         """Write an item's entry."""
         ...
 
+    @property
+    def whole(self) -> bool:
+        """Whether every subgroup has all of its items."""
+        ...
+
+    def constant(self, value: Value) -> int | None:
+        """An integer that is known when compiling."""
+        ...
+
+    def known_name(self, value: Value) -> str | None:
+        """The name of a value that is alike in all items."""
+        ...
+
+    def place(self, value: Value, index: str) -> tuple[str, str]:
+        """The type in memory, and the address of an item's entry in the context."""
+        ...
+
     def each_lane(self, first: str) -> AbstractContextManager[tuple[str, str]]:
         """A loop over the subgroup's items: gives the item and its lane."""
         ...
@@ -71,42 +88,109 @@ class Exchanger:
             case _:
                 self._answer()
 
-    def _stage(self, kind: Scalar, empty: int) -> str:
-        """A buffer of the first operand, `empty` where a lane does not take part."""
+    def _taken(self, kind: Scalar, empty: int) -> str:
+        """The first operand in all lanes, `empty` where a lane does not take part."""
+        text, where = memory_type(kind), self.op.operands[-1]
+        vector, nought = self._of(text), f"splat ({text} {literal(kind, empty)})"
+        if not self.host.whole:
+            return self.code.add(f"load {vector}, ptr {self._stage(kind, nought)}, align 64")
+        value = self._lanes(self.op.operands[0])
+        if self.host.constant(where) == 1:
+            return value
+        takes = self._truths(self._lanes(where))
+        return self.code.add(
+            f"select {self._of('i1')} {takes}, {vector} {value}, {vector} {nought}"
+        )
+
+    def _of(self, text: str) -> str:
+        return f"<{self.columns} x {text}>"
+
+    def _truths(self, raw: str) -> str:
+        self.code.lanes = self.columns
+        flags = truth(self.code, raw)
+        self.code.lanes = 0
+        return flags
+
+    def _lanes(self, value: Value) -> str:
+        """A value of all lanes, bytes for `bool`."""
+        code, text = self.code, memory_type(value.type)
+        name = self.host.known_name(value)
+        if name is None:
+            _, where = self.host.place(value, self.first)
+            size = value.type.bytes if isinstance(value.type, Scalar) else 8
+            return code.add(f"load {self._of(text)}, ptr {where}, align {size}")
+        if value.type == BOOL:
+            name = code.add(f"zext i1 {name} to i8")
+        return self._splat(text, name)
+
+    def _splat(self, text: str, name: str) -> str:
+        if not name.startswith("%"):
+            return f"splat ({text} {name})"
+        vector = self._of(text)
+        one = self.code.add(f"insertelement {vector} poison, {text} {name}, i64 0")
+        return self._permute(vector, one, "poison", [0] * self.columns)
+
+    def _stage(self, kind: Scalar, nought: str) -> str:
+        """A buffer of the first operand, for subgroups that may lack items."""
         code, host = self.code, self.host
         text, where = memory_type(kind), self.op.operands[-1]
-        row = f"[{self.columns} x {text}]"
-        buffer = host.frame.buffer(row, "lanes")
-        vector = f"<{self.columns} x {text}>"
-        nought = literal(kind, empty)
-        code.put(f"store {vector} splat ({text} {nought}), ptr {buffer}, align 64")
+        buffer = host.frame.buffer(f"[{self.columns} x {text}]", "lanes")
+        code.put(f"store {self._of(text)} {nought}, ptr {buffer}, align 64")
+        empty = nought.removeprefix("splat (").removesuffix(")")
         with host.each_lane(self.first) as (item, lane):
             value = byte(code, kind, host.read_item(self.op.operands[0], item))
             takes = host.read_item(where, item)
-            kept = code.add(f"select i1 {takes}, {text} {value}, {text} {nought}")
+            kept = code.add(f"select i1 {takes}, {text} {value}, {empty}")
             address = code.add(f"getelementptr {text}, ptr {buffer}, i64 {lane}")
             code.put(f"store {text} {kept}, ptr {address}, align {kind.bytes}")
         return buffer
 
-    def _spread(self, kind: Scalar, buffer: str) -> None:
-        """Give each lane its element of the buffer."""
-        code, text = self.code, memory_type(kind)
-        with self.host.each_lane(self.first) as (item, lane):
+    def _give(self, kind: Scalar, lanes: str) -> None:
+        """Give each lane its element, bytes for `bool`."""
+        code, text, host = self.code, memory_type(kind), self.host
+        if host.whole:
+            _, where = host.place(self.op.result, self.first)
+            code.put(f"store {self._of(text)} {lanes}, ptr {where}, align {kind.bytes}")
+            return
+        buffer = host.frame.buffer(f"[{self.columns} x {text}]", "lanes")
+        code.put(f"store {self._of(text)} {lanes}, ptr {buffer}, align 64")
+        with host.each_lane(self.first) as (item, lane):
             address = code.add(f"getelementptr {text}, ptr {buffer}, i64 {lane}")
             value = code.add(f"load {text}, ptr {address}, align {kind.bytes}")
-            self.host.save(self.op.result, item, truth(code, value) if kind == BOOL else value)
+            host.save(self.op.result, item, truth(code, value) if kind == BOOL else value)
 
     def _shuffle(self) -> None:
-        code, host, op = self.code, self.host, self.op
-        kind = op.result.type
+        op, kind = self.op, self.op.result.type
         assert isinstance(kind, Scalar)
-        buffer, text = self._stage(kind, 0), memory_type(kind)
+        lanes, mode = self._taken(kind, 0), str(op.attrs["mode"])
+        distance = self.host.constant(op.operands[1])
+        if distance is not None and self.host.whole:
+            self._give(kind, self._moved(kind, lanes, mode, distance))
+        else:
+            self._gathered(kind, lanes, mode)
+
+    def _moved(self, kind: Scalar, lanes: str, mode: str, distance: int) -> str:
+        """A shuffle by a known distance, or from a known lane; zero from lanes that are not."""
+        text = memory_type(kind)
+        sources = {
+            "xor": [lane ^ distance for lane in range(self.width)],
+            "up": [lane - distance for lane in range(self.width)],
+            "index": [distance] * self.width,
+        }.get(mode, [lane + distance for lane in range(self.width)])
+        order = [n if 0 <= n < self.width else self.columns for n in sources]
+        nought = f"splat ({text} {literal(kind, 0)})"
+        return self._permute(self._of(text), lanes, nought, order)
+
+    def _gathered(self, kind: Scalar, lanes: str, mode: str) -> None:
+        """A shuffle by distances that differ from lane to lane."""
+        code, host, op, text = self.code, self.host, self.op, memory_type(kind)
+        buffer = host.frame.buffer(f"[{self.columns} x {text}]", "lanes")
+        code.put(f"store {self._of(text)} {lanes}, ptr {buffer}, align 64")
         steps = {"xor": "xor i64 {lane}, {by}", "up": "sub i64 {lane}, {by}"}
-        step = steps.get(str(op.attrs["mode"]), "add i64 {lane}, {by}")
+        step = steps.get(mode, "add i64 {lane}, {by}")
         with host.each_lane(self.first) as (item, lane):
             by = host.read_item(op.operands[1], item)
-            straight = op.attrs["mode"] == "index"
-            source = by if straight else code.add(step.format(lane=lane, by=by))
+            source = by if mode == "index" else code.add(step.format(lane=lane, by=by))
             exists = code.add(f"icmp ult i64 {source}, {self.width}")
             safe = code.add(f"select i1 {exists}, i64 {source}, i64 0")
             address = code.add(f"getelementptr {text}, ptr {buffer}, i64 {safe}")
@@ -116,23 +200,21 @@ class Exchanger:
             host.save(op.result, item, truth(code, taken) if kind == BOOL else taken)
 
     def _tree(self) -> None:
-        code, op, kind = self.code, self.op, self.op.result.type
+        op, kind = self.op, self.op.result.type
         assert isinstance(kind, Scalar)
         name = str(op.attrs["kind"])
         empty = identity_bits(name, kind)
-        buffer, text = self._stage(kind, empty), memory_type(kind)
-        vector = f"<{self.columns} x {text}>"
-        lanes = code.add(f"load {vector}, ptr {buffer}, align 64")
+        lanes = self._taken(kind, empty)
         if op.spec is ops.SUBGROUP_REDUCE:
             lanes = self._reduce(name, kind, lanes)
         else:
             lanes = self._scan(name, kind, lanes)
             if not op.attrs["inclusive"]:
+                text = memory_type(kind)
                 nought = f"splat ({text} {literal(kind, empty)})"
                 order = [self.columns, *range(self.columns - 1)]
-                lanes = self._permute(vector, lanes, nought, order)
-        code.put(f"store {vector} {lanes}, ptr {buffer}, align 64")
-        self._spread(kind, buffer)
+                lanes = self._permute(self._of(text), lanes, nought, order)
+        self._give(kind, lanes)
 
     def _reduce(self, name: str, kind: Scalar, lanes: str) -> str:
         vector = f"<{self.columns} x {memory_type(kind)}>"
@@ -179,11 +261,7 @@ class Exchanger:
         """A vote or a ballot: one answer for all lanes."""
         code, op, count = self.code, self.op, self.columns
         every = op.attrs.get("mode") == "all"
-        buffer = self._stage(BOOL, int(every))
-        raw = code.add(f"load <{count} x i8>, ptr {buffer}, align 64")
-        code.lanes = count
-        flags = truth(code, raw)
-        code.lanes = 0
+        flags = self._truths(self._taken(BOOL, int(every)))
         bits = code.add(f"bitcast <{count} x i1> {flags} to i{count}")
         if op.spec is ops.BALLOT:
             # a ballot has 64 bits: lanes beyond have none
@@ -193,5 +271,11 @@ class Exchanger:
             name = code.add(f"icmp eq i{count} {bits}, -1")
         else:
             name = code.add(f"icmp ne i{count} {bits}, 0")
+        if self.host.whole:
+            raw = code.add(f"zext i1 {name} to i8") if op.result.type == BOOL else name
+            kind = op.result.type
+            assert isinstance(kind, Scalar)
+            self._give(kind, self._splat(memory_type(kind), raw))
+            return
         with self.host.each_lane(self.first) as (item, _):
             self.host.save(op.result, item, name)
