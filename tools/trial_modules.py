@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from hetir.backends.spirv import compile_kernel
 from hetir.backends.spirv.options import FLOAT_ADDS, SUBGROUPS, WIDTHS
 from hetir.ir import ops
 from hetir.ir.build import Builder
 from hetir.ir.core import Kernel, Options, Param, Region, Value
-from hetir.ir.types import BOOL, F32, F64, I64, SCALARS, U32, U64, Scalar, array, static_array
+from hetir.ir.types import BOOL, F32, F64, I32, I64, SCALARS, U32, U64, Scalar, array, static_array
 
 FOLDER = Path(__file__).parents[1] / "hetir" / "runtime" / "drivers"
 
@@ -48,13 +49,42 @@ def float_check(kind: Scalar) -> Kernel:
     return _kernel("float_check", arrays, b)
 
 
+def fma_check(kind: Scalar) -> Kernel:
+    """found = x * y + z, rounded once."""
+    arrays = _arrays(kind, 4)
+    b = Builder()
+    item = b.value(ops.GLOBAL_ID, axis=0)
+    terms = [b.value(ops.LOAD, v, item) for v in arrays[:3]]
+    b.emit(ops.STORE, arrays[3], item, b.value(ops.FMA, *terms))
+    return _kernel("fma_check", arrays, b)
+
+
+def sign_check() -> Kernel:
+    """Comparisons of 32-bit integers with constants, in 64 bits."""
+    x, found = Value(array(I32, 1, strides=(1,))), Value(array(I32, 1, strides=(1,)))
+    b = Builder()
+    item = b.value(ops.GLOBAL_ID, axis=0)
+    wide = b.value(ops.CAST, b.value(ops.LOAD, x, item), to=I64)
+    total = b.const(I32, 0)
+    for number, bound in enumerate((0, 5, -7, 300, 1 << 40)):
+        for place, spec in enumerate((ops.LT, ops.GE)):
+            sides = (wide, b.const(I64, bound))
+            one = b.value(ops.CAST, b.value(spec, *sides), to=I32)
+            two = b.value(ops.CAST, b.value(spec, *sides[::-1]), to=I32)
+            bits = b.value(ops.OR, one, b.value(ops.SHL, two, b.const(I32, 1)))
+            shift = b.const(I32, 4 * number + 2 * place)
+            total = b.value(ops.OR, total, b.value(ops.SHL, bits, shift))
+    b.emit(ops.STORE, found, item, total)
+    return _kernel("sign_check", [x, found], b)
+
+
 def add_check(kind: Scalar, *, shared: bool) -> Kernel:
     """old = y, y += x and tile = x + y by atomics on places of their own; total counts items."""
     arrays = _arrays(kind, 5)
     x, y, old, total, tiles = arrays
     b = Builder()
     item, zero = b.value(ops.GLOBAL_ID, axis=0), b.const(I64, 0)
-    attrs = {"kind": "add", "order": "relaxed", "scope": "device"}
+    attrs: dict[str, Any] = {"kind": "add", "order": "relaxed", "scope": "device"}
     one, two = (b.value(ops.LOAD, v, item) for v in (x, y))
     b.emit(ops.STORE, old, item, b.value(ops.ATOMIC_RMW, y, item, one, **attrs))
     b.emit(ops.ATOMIC_RMW, total, zero, b.const(kind, 1), attrs=attrs)
@@ -106,6 +136,13 @@ def _form(kernel: Kernel, target: str, option: str) -> bytes:
 
 def modules() -> Iterator[tuple[Path, bytes]]:
     """Each file and what belongs there."""
+    signs = compile_kernel(sign_check(), target="spirv:vulkan").binary
+    assert signs is not None
+    yield FOLDER / "sign_check.vulkan.i32.spv", signs
+    for kind in (F32, F64):
+        fused = compile_kernel(fma_check(kind), target="spirv:opencl").binary
+        assert fused is not None
+        yield FOLDER / f"fma_check.opencl.{kind}.spv", fused
     for flavour in ("opencl", "vulkan"):
         target = f"spirv:{flavour}"
         for kind in (F32, F64):

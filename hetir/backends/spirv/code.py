@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 
 from hetir.backends.spirv.grammar import grammar
@@ -28,6 +28,8 @@ class Code:
         self.entry: list[Words] = []
         self.body: list[Words] = []
         self.alive = True
+        self.hides_signs: Callable[[], int] | None = None
+        """Gives the condition under which sign extensions are hidden from the device's compiler."""
         self._extended = extended
         self._no_contraction = contraction
         self._line: tuple[str, int, int] | None = None

@@ -26,7 +26,7 @@ WIDTHS = (8, 16, 32, 64)
 FLOAT_ADDS: Mapping[str, str] = MappingProxyType({"atomic_f32_add": "f32", "atomic_f64_add": "f64"})
 """Atomic addition of floats, correctly rounded and with subnormal numbers."""
 
-_EXCHANGES = (ops.SHUFFLE, ops.BALLOT, ops.VOTE, ops.SUBGROUP_REDUCE, ops.SUBGROUP_SCAN)
+EXCHANGES = (ops.SHUFFLE, ops.BALLOT, ops.VOTE, ops.SUBGROUP_REDUCE, ops.SUBGROUP_SCAN)
 
 
 def float_add(element: str) -> Key:
@@ -44,7 +44,7 @@ def optional(kernel: Kernel, target: str) -> tuple[Options, ...]:
 def _used(kernel: Kernel, target: str) -> list[str]:
     body = tuple(walk(kernel.body))
     used: list[str] = []
-    if kernel.options.width in WIDTHS and any(op.spec in _EXCHANGES for op in body):
+    if kernel.options.width in WIDTHS and any(op.spec in EXCHANGES for op in body):
         used.append(SUBGROUPS)
     for option, element in FLOAT_ADDS.items():
         places = {_space(op) for op in body if _adds(op, element)}

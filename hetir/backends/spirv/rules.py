@@ -355,7 +355,23 @@ def _to_int(code: Code, op: Operation, args: Sequence[int]) -> int:
     if to.bits == kind.bits:
         return args[0]
     widens = to.bits > kind.bits and kind.signed
-    return code.add("OpSConvert" if widens else "OpUConvert", code.int(to.bits), args[0])
+    found = code.add("OpSConvert" if widens else "OpUConvert", code.int(to.bits), args[0])
+    if not widens or (kind.bits, to.bits) != (32, 64) or code.hides_signs is None:
+        return found
+    return _hidden(code, args[0], found)
+
+
+def _hidden(code: Code, value: int, extended: int) -> int:
+    """A sign extension by arithmetic, where the driver found that it is needed.
+
+    Mesa 22.3 makes comparisons of an extended 32-bit integer with a constant, which come out
+    wrong, of those of 64 bits.
+    """
+    assert code.hides_signs is not None
+    wide, sign = code.int(64), code.number(64, 1 << 31)
+    raised = code.add("OpBitwiseXor", wide, code.add("OpUConvert", wide, value), sign)
+    computed = code.add("OpISub", wide, raised, sign)
+    return code.add("OpSelect", wide, code.hides_signs(), computed, extended)
 
 
 def _from_bool(code: Code, op: Operation, args: Sequence[int]) -> int:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from hetir.backends.spirv.options import EXCHANGES
 from hetir.diagnostics import CompileError, Label
 from hetir.ir import ops
 from hetir.ir.core import Kernel, Operation, walk
 from hetir.passes.uniformity import uniformity
-
-_EXCHANGES = (ops.SHUFFLE, ops.BALLOT, ops.VOTE, ops.SUBGROUP_REDUCE, ops.SUBGROUP_SCAN)
 
 
 class PartialWorkgroupError(CompileError):
@@ -43,4 +42,4 @@ def check_exchanges(kernel: Kernel, target: str) -> None:
 
 
 def _exchanges(op: Operation) -> bool:
-    return op.spec in _EXCHANGES or (op.spec is ops.BARRIER and op.attrs["scope"] == "subgroup")
+    return op.spec in EXCHANGES or (op.spec is ops.BARRIER and op.attrs["scope"] == "subgroup")

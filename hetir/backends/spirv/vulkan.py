@@ -4,7 +4,7 @@ Push constants, eight bytes each: the addresses of the argument block, of the re
 and of the device's hidden word; where this dispatch starts in the grid, an axis each; the
 grid's extents. A grid that is larger than the device takes is several dispatches. Each
 array's slot in the block holds its address. The workgroup's size is the specialisation
-constants 0, 1 and 2, unless it is compiled in.
+constants 0, 1 and 2, unless it is compiled in; constant 3 is `HIDE_SIGNS`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,10 @@ _WORDS = 9
 _MULTIPLY = grammar().instructions["OpIMul"].number
 _STORAGE = {"shared": "Workgroup", "private": "Function"}
 _SMALL = {1: "StorageBuffer8BitAccess", 2: "StorageBuffer16BitAccess"}
+
+
+HIDE_SIGNS = 3
+"""The specialisation constant (a bool) that keeps compilers from knowing sign extensions."""
 
 
 class _Array(NamedTuple):
@@ -220,6 +224,16 @@ class Vulkan(Flavour):
 
     def _size(self, axis: int) -> int:
         return self._sizes[axis]
+
+    @cached_property
+    def _hides(self) -> int:
+        needed = self.module.unique("OpSpecConstantFalse", self.code.bool())
+        self.module.decorate(needed, "SpecId", HIDE_SIGNS)
+        return needed
+
+    def sign_condition(self) -> int:
+        """A specialisation constant."""
+        return self._hides
 
     def make_index(self, name: str, axis: int) -> int:
         """Built-in variables and push constants: a dispatch may be a part of the grid."""

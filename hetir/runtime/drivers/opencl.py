@@ -39,7 +39,7 @@ from hetir.runtime.driver import (
 )
 from hetir.runtime.drivers.opencl_device import TARGET, lacks, offers, portrait
 from hetir.runtime.drivers.spirv import listing, switched_on
-from hetir.runtime.drivers.trial import Options, passes
+from hetir.runtime.drivers.trial import Options, fuses, passes
 
 _COMPLETE = 0
 _GRACE_SECONDS = 2.0
@@ -181,6 +181,7 @@ class OpenClDriver(Driver):
         self._lock = threading.Lock()
         self._trials = threading.Lock()
         self._tried: dict[str, Tried] = {}
+        self._tried_fma: dict[str, bool] = {}
         processor = bool(device.type & _cl().device_type.CPU)
         offered = partial(offers, device)
         self.options = Options(self, self._alone, TARGET, offered, processor=processor)
@@ -286,6 +287,13 @@ class OpenClDriver(Driver):
         tried = [self._try(dtype) for dtype in types]
         if not all(t.faithful for t in tried):
             raise _unreproducible("its division, square roots or sums are not IEEE's")
+        if found.fuses and not all(map(self._fuses, types)):
+            raise _unreproducible("its fma rounds twice")
+        need, have = artifact.resources.shared_bytes, self._device.local_mem_size
+        if need > have:
+            raise DriverError(
+                "clCreateKernel", -5, f"{need} bytes of shared memory, where the device has {have}"
+            )
         program = OpenClProgram(artifact, keep_order=any(t.keep_order for t in tried))
         width = min(artifact.subgroup_size, self.portrait.limits.max_workgroup_size)
         self._form(program, artifact.workgroup or (width, 1, 1))
@@ -332,6 +340,13 @@ class OpenClDriver(Driver):
             log = program.get_build_info(self._device, cl.program_build_info.LOG)
             name = cl.status_code.to_string(failure.code, "code %d")
             raise DriverError("clBuildProgram", failure.code, f"{name}: {log.strip()}") from failure
+
+    def _fuses(self, dtype: str) -> bool:
+        """Try the device's `fma`, once a type."""
+        with self._trials:
+            if dtype not in self._tried_fma:
+                self._tried_fma[dtype] = fuses(self, self._alone, TARGET, dtype)
+        return self._tried_fma[dtype]
 
     def _try(self, dtype: str) -> Tried:
         """Try the device's arithmetic, once a type; if sums are out of order, with stores."""

@@ -17,6 +17,7 @@ _MAGIC = 0x07230203
 _HEADER_WORDS = 5
 _OP_CAPABILITY, _OP_ENTRY_POINT = 17, 15
 _OP_SPEC_CONSTANT_TRUE, _OP_SPEC_CONSTANT_FALSE = 48, 49
+_OP_EXT_INST, _OPENCL_FMA = 12, 26
 _OP_EXECUTION_MODE, _OP_LOOP_MERGE = 16, 246
 _CAPABILITIES = {
     9: "Float16",
@@ -45,11 +46,12 @@ Instruction = tuple[int, int, int]
 
 
 class Listing(NamedTuple):
-    """The entry points and the capabilities of a module, and whether it loops."""
+    """The entry points and the capabilities of a module; whether it loops, or calls `fma`."""
 
     entries: frozenset[str]
     capabilities: Mapping[int, str]
     loops: bool
+    fuses: bool
 
 
 def _instructions(binary: bytes) -> Iterator[Instruction]:
@@ -78,19 +80,21 @@ def listing(binary: bytes, environment: str = "") -> Listing:
     """
     entries: set[str] = set()
     capabilities: dict[int, str] = {}
-    loops = False
+    loops = fuses = False
     for at, count, opcode in _instructions(binary):
         loops |= opcode == _OP_LOOP_MERGE
         if opcode == _OP_CAPABILITY:
             (number,) = struct.unpack_from("<I", binary, 4 * at + 4)
             capabilities[number] = _CAPABILITIES.get(number, f"capability {number}")
+        elif opcode == _OP_EXT_INST:
+            fuses |= struct.unpack_from("<I", binary, 4 * at + 16) == (_OPENCL_FMA,)
         elif opcode == _OP_ENTRY_POINT:
             data = binary[4 * (at + 3) : 4 * (at + count)]
             entries.add(data.partition(b"\0")[0].decode(errors="replace"))
     complaint = spirv_tools.complaint(binary, environment or f"spv{binary[6]}.{binary[5]}")
     if complaint:
         raise DriverError("SPIR-V", 0, f"the module is not valid: {complaint}")
-    return Listing(frozenset(entries), capabilities, loops)
+    return Listing(frozenset(entries), capabilities, loops, fuses)
 
 
 def switched_on(binary: bytes) -> bytes:

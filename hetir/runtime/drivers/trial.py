@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,38 @@ def passes(driver: Driver, load: Load, target: str, dtype: str) -> bool:
     except DriverError:
         return False
     return _same(found[2:], expected)
+
+
+def fuses(driver: Driver, load: Load, target: str, dtype: str) -> bool:
+    """Whether `fma` rounds once: it finds what a product lost when it was rounded."""
+    (x, y), _ = _operands(dtype)
+    x, y = x[256:320], y[256:320]
+    rounded = x * y
+    exact = [Fraction(float(a)) * Fraction(float(b)) for a, b in zip(x, y, strict=True)]
+    lost = [float(e - Fraction(float(r))) for e, r in zip(exact, rounded, strict=True)]
+    try:
+        program = load(_artifact("fma_check", target, dtype, dtype, 4))
+        arrays = [x, y, -rounded, np.zeros_like(x)]
+        *_, found = _run(driver, program, arrays, (len(x), 1, 1), (1, 1, 1))
+    except DriverError:
+        return False
+    return bool((found == np.array(lost, x.dtype)).all())
+
+
+def compares(driver: Driver, load: Load, target: str) -> bool:
+    """Whether 32-bit integers compare with constants as in 64 bits."""
+    x = np.array([*range(-9, 10), 299, 300, 301, -(1 << 31), (1 << 31) - 1], np.int32)
+    total = np.zeros_like(x)
+    for number, bound in enumerate((0, 5, -7, 300, 1 << 40)):
+        found = (x < bound, bound < x, x >= bound, bound >= x)
+        for place, verdict in enumerate(found):
+            total |= verdict.astype(np.int32) << (4 * number + place)
+    try:
+        program = load(_artifact("sign_check", target, "i32", "i32", 2))
+        _, got = _run(driver, program, [x, np.zeros_like(x)], (len(x), 1, 1), (1, 1, 1))
+    except DriverError:
+        return False
+    return _same([got], [total])
 
 
 def loops_end_early(driver: Driver, load: Load, target: str) -> bool:

@@ -33,7 +33,7 @@ from hetir.runtime.driver import (
     wait_quietly,
 )
 from hetir.runtime.drivers.spirv import Listing, listing, without
-from hetir.runtime.drivers.trial import Options, loops_end_early, passes
+from hetir.runtime.drivers.trial import Options, compares, loops_end_early, passes
 from hetir.runtime.drivers.vulkan_api import LIBRARY, NOT_READY, TIMEOUT, Api, api
 from hetir.runtime.drivers.vulkan_device import (
     VERSION,
@@ -214,7 +214,7 @@ class VulkanDriver(Driver):
         self._lock = threading.RLock()
         self._free: list[_Slot] = []
         self._tried: dict[str, bool] = {}
-        self._tried_loops = False
+        self._tried_loops = self._hides_signs = False
         self._period = physical.said.properties.limits.timestampPeriod
         ranges = a.make("PushRange", stages=_COMPUTE_STAGE, size=_PUSHED.size)
         layout = a.make("LayoutInfo", rangeCount=1, ranges=ranges)
@@ -359,6 +359,13 @@ class VulkanDriver(Driver):
                 "vkCreateComputePipelines", 0, f"the module has no entry point {artifact.entry}"
             )
         self._check(found)
+        need, have = artifact.resources.shared_bytes, self.portrait.limits.shared_bytes_optin
+        if need > have:
+            raise DriverError(
+                "vkCreateComputePipelines",
+                -1,
+                f"{need} bytes of shared memory, where the device has {have}",
+            )
         if found.loops:
             self.warn_of_loops()
         return self._alone(artifact)
@@ -386,13 +393,23 @@ class VulkanDriver(Driver):
                     "vkCreateShaderModule", -8, f"the device lacks {feature}, for {capability}"
                 )
         types = ("f32", "f64") if "Float64" in needed else ("f32",)
-        if not all(map(self._faithful, types)):
+        if not (self._compares() and all(map(self._faithful, types))):
             raise DriverError(
                 "vkCreateShaderModule",
                 -8,
                 "the device is not reproducible: it does not compute as IEEE says "
-                "(subnormal numbers, division, square roots or sums)",
+                "(subnormal numbers, division, square roots or sums), or compares wrongly",
             )
+
+    def _compares(self) -> bool:
+        """Try comparisons, once; if they come out wrong, with sign extensions hidden."""
+        with self._lock:
+            if "i32" not in self._tried:
+                for self._hides_signs in (False, True):
+                    self._tried["i32"] = compares(self, self._alone, TARGET)
+                    if self._tried["i32"]:
+                        break
+        return self._tried["i32"]
 
     def _faithful(self, dtype: str) -> bool:
         """Try the device's arithmetic, once a type."""
@@ -457,9 +474,9 @@ class VulkanDriver(Driver):
     ) -> Any:
         a, artifact = self.api, program.artifact
         module, pins = program.modules[variant]
-        entries = a.ffi.new("SpecializationEntry[3]", [(i, 4 * i, 4) for i in range(3)])
-        sizes = a.ffi.new("uint32_t[3]", workgroup)
-        special = a.make("Specialization", count=3, entries=entries, size=12, data=sizes)
+        entries = a.ffi.new("SpecializationEntry[4]", [(i, 4 * i, 4) for i in range(4)])
+        constants = a.ffi.new("uint32_t[4]", (*workgroup, self._hides_signs))
+        special = a.make("Specialization", count=4, entries=entries, size=16, data=constants)
         entry, width = a.ffi.new("char[]", artifact.entry.encode()), artifact.subgroup_size
         required = a.make("RequiredSubgroup", size=width)
         stage = a.make(
