@@ -85,6 +85,8 @@ def _emitter(
     lanes = vector_lanes(target) if lanes is None else lanes
     width = lowered.options.width if program.has_subgroups else lanes
     lanes = min(lanes, width) if workgroup and prod(workgroup) > lanes // 2 else 0
+    while lanes and width % lanes:
+        lanes //= 2
     lanes = lanes if lanes > 1 else 0
     return Emitter(
         lowered,

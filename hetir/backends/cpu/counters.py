@@ -20,10 +20,13 @@ class Counter:
 
 
 class LineCounter(Counter):
-    """Lanes a fixed distance apart, counting up: the first one saturates."""
+    """Lanes a fixed distance apart, counting up.
 
-    def __init__(self, leaf: Lanes, start: Rep, stop: Rep, step: Rep) -> None:
-        self.leaf, self.stop, self.by = leaf, stop, step
+    The first one saturates, unless the numbers are known to be `small`: below 2**61.
+    """
+
+    def __init__(self, leaf: Lanes, start: Rep, stop: Rep, step: Rep, *, small: bool) -> None:
+        self.leaf, self.stop, self.by, self.small = leaf, stop, step, small
         self.first = start
         self.place = leaf.host.frame.buffer("i64", leaf.code.fresh("index"))
         leaf.code.put(f"store i64 {start.name}, ptr {self.place}, align 64")
@@ -33,7 +36,7 @@ class LineCounter(Counter):
         leaf, code = self.leaf, self.leaf.code
         name = code.add(f"load i64, ptr {self.place}, align 64")
         index = Rep(self.first.kind, name, self.first.step)
-        room = code.intrinsic("ssub.sat", "i64", ("i64", self.stop.name), ("i64", name))
+        room = self._sum("sub", self.stop.name, name)
         most = max(0, self.first.step * (leaf.width - 1))
         near = code.intrinsic("smin", "i64", ("i64", room), ("i64", str(most + 1)))
         near = code.intrinsic("smax", "i64", ("i64", near), ("i64", "-1"))
@@ -48,8 +51,13 @@ class LineCounter(Counter):
         """Go to the next index."""
         code = self.leaf.code
         name = code.add(f"load i64, ptr {self.place}, align 64")
-        after = code.intrinsic("sadd.sat", "i64", ("i64", name), ("i64", self.by.name))
+        after = self._sum("add", name, self.by.name)
         code.put(f"store i64 {after}, ptr {self.place}, align 64")
+
+    def _sum(self, name: str, a: str, b: str) -> str:
+        if self.small:
+            return self.leaf.code.add(f"{name} nsw i64 {a}, {b}")
+        return self.leaf.code.intrinsic(f"s{name}.sat", "i64", ("i64", a), ("i64", b))
 
 
 class VectorCounter(Counter):

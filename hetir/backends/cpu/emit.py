@@ -96,6 +96,8 @@ class Emitter(ItemEmitter):
         self.positive = positive(kernel)
         self.divergence = divergence(kernel.body, self.known)
         self._lanes = lanes
+        subgroup = kernel.options.width if schedule.has_subgroups else widest
+        self.narrowest = min((*self._widths.values(), subgroup), default=lanes)
         self._returns: list[str] = []
         self._exits: list[tuple[str, str]] = []
         self._joined: list[str] = []

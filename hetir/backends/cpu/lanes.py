@@ -67,6 +67,7 @@ class Lanes:
         self.linear = "0"
         self.local: tuple[Rep, ...] = ()
         self.spans: dict[str, Span] = {}
+        self.multiples: set[str] = set()  # names of numbers that are multiples of the width
 
     # ---- values ------------------------------------------------------------------------
 
@@ -189,6 +190,8 @@ class Lanes:
         reps = [self.rep(v) for v in op.operands]
         made = self._on_lines(op, reps)
         if made is None and all(r.kind == "same" for r in reps):
+            made = self._trivial(op, reps)
+        if made is None and all(r.kind == "same" for r in reps):
             made = Rep("same", RULES[key_of(op)](self.code, op, [r.name for r in reps]))
         if made is None:
             names = [self.spread(r, v.type) for r, v in zip(reps, op.operands, strict=True)]
@@ -211,11 +214,24 @@ class Lanes:
                 return
         self.spans[name] = self._overlap(*found)
 
+    def _trivial(self, op: Operation, reps: Sequence[Rep]) -> Rep | None:
+        """A sum with zero or a product with it, which ids of flat workgroups are full of."""
+        if op.spec not in (ops.ADD, ops.MUL) or op.result.type != I64:
+            return None
+        zero = [r.name == "0" for r in reps]
+        if not any(zero):
+            return None
+        return Rep("same", "0") if op.spec is ops.MUL else reps[zero[0]]
+
     def _on_lines(self, op: Operation, reps: Sequence[Rep]) -> Rep | None:  # noqa: PLR0911
         """i64 arithmetic that keeps the form of a line, or None."""
         if not any(r.kind == "line" for r in reps):
             return None
         match op.name:
+            case "add" if _all(reps, "same", "line") and any(r.name == "0" for r in reps):
+                return self._with_zero(reps)
+            case "and" | "shr" if reps[0].kind == "line" and reps[1].name.isdecimal():
+                return self._low_or_high(op.name, reps[0], int(reps[1].name))
             case "add" | "sub" if _all(reps, "same", "line"):
                 sign = 1 if op.name == "add" else -1
                 name = self.code.add(f"{op.name} i64 {reps[0].name}, {reps[1].name}")
@@ -238,6 +254,38 @@ class Lanes:
                 return self._compare_line(op, reps)
             case _:
                 return None
+
+    def _with_zero(self, reps: Sequence[Rep]) -> Rep | None:
+        """The sum of a line and a line or scalar, one of which starts at zero."""
+        a, b = reps
+        return _line(b.name if a.name == "0" else a.name, a.step + b.step)
+
+    def _low_or_high(self, name: str, line: Rep, number: int) -> Rep | None:
+        """The low bits of an index that counts up by one from a multiple of the width, or the rest.
+
+        Of few bits the lanes have a repeating pattern; of many, one line.
+        """
+        if number > 62:
+            return None
+        period = number + 1 if name == "and" else 1 << number
+        if line.step != 1 or line.name not in self.multiples or period & (period - 1):
+            return None
+        code, whole = self.code, period % self.width == 0
+        if not whole and (self.width % period or period == 1):
+            return None
+        if name == "shr":
+            first = code.add(f"ashr i64 {line.name}, {number}")
+            if whole:
+                return Rep("same", first)
+            steps = ", ".join(f"i64 {lane // period}" for lane in range(self.width))
+            wide = self.splat("i64", first)
+            return Rep("lanes", code.add(f"add {self.of('i64')} {wide}, <{steps}>"))
+        if not whole:
+            pattern = ", ".join(f"i64 {lane % period}" for lane in range(self.width))
+            return Rep("lanes", f"<{pattern}>")
+        first = code.add(f"and i64 {line.name}, {number}")
+        self.multiples.add(first)
+        return Rep("line", first, 1)
 
     def _cast_line(self, op: Operation, rep: Rep) -> Rep | None:
         kind = op.result.type
@@ -575,10 +623,7 @@ class Lanes:
         alike = not host.known.varying(value)
         if alike and not host.schedule.masked:
             return Rep("same", host.load(value, self.linear))
-        kind, where = host.place(value, self.linear)
-        raw = code.add(
-            f"load {self.of(kind)}, ptr {where}, align {size_of(value)}{host.aliases.context}"
-        )
+        raw = self._read_row(value)
         with self.wide():
             loaded = Rep("lanes", truth(code, raw) if value.type == BOOL else raw)
         # the first item may have returned before the value was made
@@ -586,16 +631,55 @@ class Lanes:
 
     def save_context(self, value: Value, rep: Rep, kind: Type, *, always: bool) -> None:
         """Write the lanes' entries; only those that are on unless `always`."""
-        code, host = self.code, self.host
+        code = self.code
         name = self.spread(rep, kind)
         if kind == BOOL:
             name = code.add(f"zext {self.of('i1')} {name} to {self.of('i8')}")
-        memory_kind, where = host.place(value, self.linear)
-        vector, align, tags = self.of(memory_kind), size_of(value), host.aliases.context
-        if always:
-            code.put(f"store {vector} {name}, ptr {where}, align {align}{tags}")
-        else:
-            self.blend(vector, where, name, align, tags)
+        if not always and self.mask is not None:
+            vector = self.of(memory_type(kind))
+            old = self._read_row(value)
+            name = code.add(f"select {self.of('i1')} {self.mask}, {vector} {name}, {vector} {old}")
+        self._write_row(value, name)
+
+    def _read_row(self, value: Value) -> str:
+        """The lanes' entries of a context array, by pieces as other leaves write them."""
+        code, host = self.code, self.host
+        kind, where = host.place(value, self.linear)
+        part, tags = self._piece, f"align {size_of(value)}{host.aliases.context}"
+        pieces: list[str] = []
+        for first in range(0, self.width, part):
+            at = code.add(f"getelementptr {kind}, ptr {where}, i64 {first}") if first else where
+            pieces.append(code.add(f"load <{part} x {kind}>, ptr {at}, {tags}"))
+        while len(pieces) > 1:
+            order = ", ".join(f"i32 {n}" for n in range(2 * part))
+            both = f"<{part} x {kind}> {{}}, <{part} x {kind}> {{}}, <{2 * part} x i32> <{order}>"
+            pairs = zip(pieces[::2], pieces[1::2], strict=True)
+            pieces = [code.add(f"shufflevector {both.format(*pair)}") for pair in pairs]
+            part *= 2
+        return pieces[0]
+
+    def _write_row(self, value: Value, name: str) -> None:
+        """Write the lanes' entries of a context array, by pieces as other leaves read them."""
+        code, host, part = self.code, self.host, self._piece
+        kind, where = host.place(value, self.linear)
+        tags = f"align {size_of(value)}{host.aliases.context}"
+        if part == self.width:
+            code.put(f"store {self.of(kind)} {name}, ptr {where}, {tags}")
+            return
+        for first in range(0, self.width, part):
+            at = code.add(f"getelementptr {kind}, ptr {where}, i64 {first}")
+            order = ", ".join(f"i32 {n}" for n in range(first, first + part))
+            vector = f"{self.of(kind)} {name}, {self.of(kind)} poison"
+            some = code.add(f"shufflevector {vector}, <{part} x i32> <{order}>")
+            code.put(f"store <{part} x {kind}> {some}, ptr {at}, {tags}")
+
+    @property
+    def _piece(self) -> int:
+        """The widest vector that every leaf's accesses to the context are made of.
+
+        LLVM forwards what one leaf stores to the next one's loads where they are alike.
+        """
+        return min(self.width, self.host.narrowest)
 
 
 def _all(reps: Sequence[Rep], *kinds: str) -> bool:

@@ -90,6 +90,7 @@ class MaskedLeaf(Lanes):
 
         def body() -> None:
             self.reps, self._state, self._end = {}, _State(), end
+            self.multiples = {linear, *(r.name for r in local if r.kind == "line")}
             self._entry_mask = self.mask
             for op in leaf.again:
                 self.plain(op)
@@ -189,11 +190,22 @@ class MaskedLeaf(Lanes):
     # ---- masks and slots ---------------------------------------------------------------
 
     def _any(self, mask: str | None) -> str:
+        code = self.code
         if mask is None:
             return "true"
-        return self.code.add(f"icmp ne i{self.width} {self.bits(mask)}, 0")
+        if mask not in self.spans:
+            return code.add(f"icmp ne i{self.width} {self.bits(mask)}, 0")
+        span = self.spans[mask]
+        low = code.intrinsic("smax", "i64", ("i64", span.low), ("i64", "0"))
+        high = code.intrinsic("smin", "i64", ("i64", span.high), ("i64", str(self.width)))
+        return code.add(f"icmp slt i64 {low}, {high}")
 
     def _all(self, mask: str) -> str:
+        if mask in self.spans:
+            span = self.spans[mask]
+            first = self.code.add(f"icmp sle i64 {span.low}, 0")
+            last = self.code.add(f"icmp sge i64 {span.high}, {self.width}")
+            return self.code.add(f"and i1 {first}, {last}")
         return self.code.add(f"icmp eq i{self.width} {self.bits(mask)}, -1")
 
     def _slot_of(self, scalar: str, hint: str) -> str:
@@ -638,7 +650,8 @@ class MaskedLeaf(Lanes):
             self._plain_line(r, v) for r, v in zip((start, stop), op.operands[:2], strict=True)
         ]
         if forward and all(kinds) and start.step - stop.step >= 0 and stop.kind == "same":
-            return LineCounter(self, start, stop, step)
+            small = all(self.host.magnitudes.get(v, 64) < 62 for v in op.operands[:3])
+            return LineCounter(self, start, stop, step, small=small)
         return VectorCounter(self, *bounds)
 
     def _plain_line(self, rep: Rep, value: Value) -> bool:

@@ -8,7 +8,7 @@ from enum import IntEnum
 
 from hetir.ir import ops
 from hetir.ir.core import Operation, Region, Value, walk
-from hetir.ir.types import ArrayType
+from hetir.ir.types import I64, ArrayType
 
 SUBGROUP_OPS = (ops.SHUFFLE, ops.BALLOT, ops.VOTE, ops.SUBGROUP_REDUCE, ops.SUBGROUP_SCAN)
 
@@ -119,6 +119,21 @@ def every(nodes: Sequence[Node]) -> Iterator[Node]:
                 yield from every(region)
 
 
+# what is cheaper to compute again than to keep, on ids and what the level knows
+_CHEAP = (
+    ops.ADD,
+    ops.SUB,
+    ops.MUL,
+    ops.AND,
+    ops.SHR,
+    ops.EQ,
+    ops.NE,
+    ops.LT,
+    ops.LE,
+    ops.GT,
+    ops.GE,
+)
+_DEEPEST = 6
 _REPEATED = (ops.LOCAL_ID, ops.GLOBAL_ID, ops.LANE_ID, ops.SUBGROUP_ID, ops.BASE)
 
 
@@ -128,6 +143,7 @@ class _Wires:
         self.context: dict[Value, None] = {}
         self._leaf: dict[Value, Leaf] = {}
         self._repeated: dict[Value, Operation] = {}
+        self._depth: dict[Value, int] = {}
         self._arrays: dict[Value, Operation] = {}
         self._kept: dict[Operation, None] = {}
 
@@ -141,8 +157,19 @@ class _Wires:
                 self._leaf.update(dict.fromkeys(region.args, node))
             if op.spec is ops.ALLOC:
                 self._arrays[op.result] = op
-            if op.spec in _REPEATED:
+            if op.spec in _REPEATED or self._cheap(op):
                 self._repeated[op.result] = op
+                depths = (self._depth.get(v, 0) for v in op.operands)
+                self._depth[op.result] = 1 + max(depths, default=0)
+
+    def _cheap(self, op: Operation) -> bool:
+        """Whether an op is cheaper to do again than its result is to keep."""
+        return (
+            op.spec in _CHEAP
+            and op.operands[0].type == I64
+            and all(v in self.uniform or v in self._repeated for v in op.operands)
+            and all(self._depth.get(v, 0) < _DEEPEST for v in op.operands)
+        )
 
     def use(self, node: Node) -> None:
         """Note the values that a node takes from others."""
@@ -166,13 +193,22 @@ class _Wires:
                     continue
                 seen.add(value)
                 if value in self._repeated:
-                    leaf.again.append(self._repeated[value])
-                    self._keep_array(self._repeated[value])
+                    self._repeat(self._repeated[value], leaf)
                 elif value in self._arrays:
                     self._kept[self._arrays[value]] = None
                 elif not isinstance(value.type, ArrayType):
                     leaf.inputs.append(value)
                     self._keep((value,))
+
+    def _repeat(self, op: Operation, leaf: Leaf) -> None:
+        """Do an op of another leaf again, after those that it needs."""
+        if op in leaf.again:
+            return
+        for value in op.operands:
+            if value in self._repeated and self._leaf.get(value) is not leaf:
+                self._repeat(self._repeated[value], leaf)
+        leaf.again.append(op)
+        self._keep_array(op)
 
     def _keep_array(self, op: Operation) -> None:
         if op.spec is ops.BASE:
