@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -101,6 +102,7 @@ def _headers(compiler: str, arch: int, late_types: bool) -> list[str]:
     folder = cache_folder() / f"headers-{key}"
     options = [*_COMMON, "-fPIC", f"-D__NPU_ARCH__={arch}"]
     options += ["-DHETIR_SHIM_LATE_TYPES"] if late_types else []
+    options += _watched(compiler) if arch == 3510 else []
     first = _INCLUDE / ("kernel_operator.h" if arch != 3510 else "simt_api/asc_simt.h")
     clang = "clang" in Path(compiler).name
     copy = folder / first.name
@@ -133,6 +135,64 @@ def library(
         return target
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "kernel.cpp"
-        file.write_text(source, encoding="utf-8")
         options = _headers(path, arch, late_types)
-        return _make(target, [path, *options, "-shared", str(file)])
+        if arch != 3510:
+            file.write_text(source, encoding="utf-8")
+            return _make(target, [path, *options, "-shared", str(file)])
+        file.write_text(with_storage(source), encoding="utf-8")
+        instrumented = Path(folder) / "kernel.o"
+        _make(instrumented, [path, *options, "-c", str(file)])
+        return _make(target, [path, "-shared", str(instrumented)])
+
+
+def _watched(compiler: str) -> list[str]:
+    """Options that make every access to memory a call, as for a race detector, with lines."""
+    distinguish = (
+        ["-mllvm", "-tsan-distinguish-volatile"]
+        if "clang" in Path(compiler).name
+        else ["--param", "tsan-distinguish-volatile=1"]
+    )
+    return ["-fsanitize=thread", "-fno-threadsafe-statics", "-g1", *distinguish]
+
+
+_KERNEL = re.compile(r"__global__\b[^;{(]*(?:\([^()]*\)[^;{(]*)??\bvoid\s+(\w+)\s*\(")
+_ARRAY = re.compile(r"__ubuf__(?=\s+[\w:<>, ]+?\s+\w+\s*(?:\[[^\]]*\]\s*)+;)")
+
+
+def with_storage(source: str) -> str:
+    """SIMT source whose `__ubuf__` arrays lie in a section for each kernel, lines unchanged.
+
+    The vendor's compiler knows `__ubuf__` as a storage; for C++ it must become one. Kernels also
+    get C linkage, so that they are found by name.
+    """
+    kernels = [(match.start(), match[1]) for match in _KERNEL.finditer(source)]
+    pieces: list[str] = []
+    used: set[str] = set()
+    at = 0
+    for match in _ARRAY.finditer(source):
+        owner = [name for start, name in kernels if start < match.start()]
+        section = f"hetir_ubuf_{owner[-1]}" if owner else "hetir_ubuf"
+        used.update(owner[-1:])
+        storage = f'static __attribute__((section("{section}"), aligned(32)))'
+        pieces += [source[at : match.start()], storage]
+        at = match.end()
+    text = "".join([*pieces, source[at:]])
+    text = re.sub(r"(?<!\" )\b__global__\b", 'extern "C" __global__', text)
+    ends = [
+        f'extern "C" char __start_hetir_ubuf_{name}[], __stop_hetir_ubuf_{name}[];'
+        f'extern "C" {{ char *hetir_ends_{name}[] = {{__start_hetir_ubuf_{name}, '
+        f"__stop_hetir_ubuf_{name}}}; }}"
+        for name in sorted(used)
+    ]
+    return "\n".join([text, *ends, ""])
+
+
+def line_of(built: Path, offset: int) -> int:
+    """The line of the source that an instruction of a library came from; 0 when not known."""
+    tool = shutil.which("addr2line")
+    if tool is None or offset <= 0:
+        return 0
+    command = [tool, "-e", str(built), hex(offset - 1)]
+    said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    line = said.strip().rpartition(":")[2].split(" ")[0]
+    return int(line) if line.isdigit() else 0

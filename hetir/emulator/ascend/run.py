@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hetir.emulator.ascend.build import library, runner
+from hetir.emulator.ascend.build import library, line_of, runner
 from hetir.emulator.ascend.report import Fault, Report
 from hetir.emulator.ascend.sites import sync_sites
 
@@ -22,10 +22,10 @@ ORDERS = ("newest", "oldest", "eager")
 
 _ARCHES = {"910b": 2201, "910c": 2201, "310p": 2002, "950": 3510}
 _CORES = {2201: 48, 2002: 8, 3510: 72}
-_BUFFER_BYTES = {2201: 192 * 1024, 2002: 256 * 1024, 3510: 248 * 1024}
+_BUFFER_BYTES = {2201: 192 * 1024, 2002: 256 * 1024}
 _KEPT_BACK, _RESERVED = 256, 8192
 _BASE, _PAGE = 0x1000_0000_0000, 4096
-_HEADER_BYTES = 48
+_DEFAULT_BOUNDS = 1024
 _ENTRY = re.compile(r"__global__\s+(?:__\w+__(?:\([^)]*\))?\s+)*void\s+(\w+)\s*\(")
 
 
@@ -63,7 +63,9 @@ def arch_number(arch: str | int) -> int:
 
 def usable_bytes(arch: int, reserve: bool) -> int:
     """What a kernel has of the Unified Buffer; `reserve` keeps 8 KiB for the framework."""
-    return _BUFFER_BYTES[arch] - (_KEPT_BACK if arch != 3510 else 0) - _RESERVED * reserve
+    if arch == 3510:  # 8 KiB are always kept, and the data cache takes 32 at least
+        return (256 - 8 - 32) * 1024
+    return _BUFFER_BYTES[arch] - _KEPT_BACK - _RESERVED * reserve
 
 
 def order_words(order: str | int) -> str:
@@ -156,6 +158,7 @@ def run(
             lines=disabled_lines(source, disabled),
             reserve=reserve,
             hazards=hazards,
+            bounds=launch_bounds(source, name),
             seconds=seconds,
         )
         for place, array, content in zip(places, arrays, contents, strict=False):
@@ -172,6 +175,13 @@ def entry_of(source: str) -> str:
     return match[1]
 
 
+def launch_bounds(source: str, entry: str) -> int:
+    """The most threads a block of a SIMT kernel, by its `__launch_bounds__`; 1024 without."""
+    pattern = rf"__launch_bounds__\(\s*(\d+)\s*\)[^;{{]*\b{entry}\s*\("
+    match = re.search(pattern, source)
+    return int(match[1]) if match else _DEFAULT_BOUNDS
+
+
 def run_in_place(
     built: Path,
     entry: str,
@@ -186,12 +196,13 @@ def run_in_place(
     lines: Collection[int] = (),
     reserve: bool = True,
     hazards: bool = True,
+    bounds: int = 1024,
     seconds: float = 60.0,
 ) -> Report:
     """Run a compiled kernel over memory that already lies in a file; see `run`.
 
     `built` is what `library` gave, `arguments` are its parameters (addresses), `lines` the lines
-    whose synchronising calls do nothing.
+    whose synchronising calls do nothing, `bounds` what its `__launch_bounds__` says.
     """
     limit = usable_bytes(arch, reserve)
     with tempfile.TemporaryDirectory() as folder:
@@ -203,7 +214,7 @@ def run_in_place(
         rows += ["grid " + " ".join(map(str, shape.grid))]
         rows += ["threads " + " ".join(map(str, shape.workgroup))]
         rows += ["disabled " + " ".join(map(str, lines))] if lines else []
-        rows += ["simt"] if arch == 3510 else []
+        rows += ["simt", f"bounds {bounds}"] if arch == 3510 else []
         rows += [
             f"region {at.address} {at.size} {at.offset} {at.item} {int(at.writable)} {at.name}"
             for at in places
@@ -218,16 +229,24 @@ def run_in_place(
             message = f"the kernel did not end within {seconds:g} seconds"
             return Report(faults=(Fault(kind="timeout", message=message, line=0, core=0),))
         text = written.read_text(encoding="utf-8") if written.exists() else ""
-    return _parse(text, done.returncode, done.stderr)
+    return _parse(text, done.returncode, done.stderr, built)
 
 
-def _parse(text: str, status: int, errors: bytes) -> Report:
+_LINE_FLAG = 1 << 63
+
+
+def _parse(text: str, status: int, errors: bytes, built: Path) -> Report:
     faults: list[Fault] = []
     counts: dict[str, int] | None = None
     for row in map(json.loads, text.splitlines()):
         if "fault" in row:
-            core, line = int(row["core"]), int(row["line"])
-            faults.append(Fault(kind=row["fault"], message=row["message"], line=line, core=core))
+            core, other = int(row["core"]), int(row["other"])
+            line = int(row["line"]) or line_of(built, int(row["pc"]))
+            message = str(row["message"])
+            if other:
+                there = other - _LINE_FLAG if other & _LINE_FLAG else line_of(built, other)
+                message += f" (it does at line {there})"
+            faults.append(Fault(kind=row["fault"], message=message, line=line, core=core))
         else:
             counts = {key: int(value) for key, value in row.items() if key != "done"}
     if not faults and (status != 0 or counts is None):

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "simt.h"
 #include "state.h"
 
 namespace hetir_shim {
@@ -34,9 +35,13 @@ std::string quoted(const char *text) {
     return out + "\"";
 }
 
-void write_fault(const char *kind, int line, const char *text) {
-    fprintf(report, "{\"fault\": %s, \"line\": %d, \"core\": %d, \"message\": %s}\n",
-            quoted(kind).c_str(), line, current ? current->index : 0, quoted(text).c_str());
+// `pc` and `other` are offsets in the library, to be turned into lines; 0 for none.
+void write_fault(const char *kind, int line, const char *text, uint64_t pc = 0,
+                 uint64_t other = 0) {
+    fprintf(report, "{\"fault\": %s, \"line\": %d, \"core\": %d, \"message\": %s, \"pc\": %llu, "
+            "\"other\": %llu}\n", quoted(kind).c_str(), line, current ? current->index : 0,
+            quoted(text).c_str(), static_cast<unsigned long long>(pc),
+            static_cast<unsigned long long>(other));
     fflush(report);
 }
 
@@ -94,6 +99,7 @@ void read_job(const char *path) {
         else if (key == "blocks") words >> job.blocks;
         else if (key == "cores") words >> job.cores;
         else if (key == "limit") words >> job.limit;
+        else if (key == "bounds") words >> job.bounds;
         else if (key == "reserve") words >> job.reserve;
         else if (key == "hazards") words >> job.hazards;
         else if (key == "simt") job.simt = true;
@@ -139,8 +145,10 @@ void map_memory() {
 }
 
 
+}  // namespace
+
 // Called with more arguments than it takes: the caller cleans up on every platform that runs this.
-void call(void *entry) {
+void call_entry(void *entry) {
     uint64_t a[64] = {};
     for (size_t i = 0; i < job.arguments.size() && i < 64; ++i) a[i] = job.arguments[i];
 #define HETIR_SHIM_8(n) a[n], a[n + 1], a[n + 2], a[n + 3], a[n + 4], a[n + 5], a[n + 6], a[n + 7]
@@ -158,6 +166,8 @@ void call(void *entry) {
                                       HETIR_SHIM_8(48), HETIR_SHIM_8(56));
 #undef HETIR_SHIM_8
 }
+
+namespace {
 
 void end_core() {
     if (current->pipe_open) pipe_end();
@@ -185,7 +195,7 @@ std::unique_ptr<Core> make_core(int index, void *entry) {
         memcpy(&core->local[i], &state, 8);
     }
     core->fibre = std::make_unique<Fibre>([entry] {
-        call(entry);
+        call_entry(entry);
         end_core();
     }, core_stack);
     return core;
@@ -231,6 +241,19 @@ void refuse(const char *kind, int line, const char *format, ...) {
     _exit(3);
 }
 
+void refuse_at(const char *kind, uint64_t place, const char *format, ...) {
+    char text[600];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    const auto offset = [](uint64_t at) { return at & line_flag || !at ? 0 : at - simt.library; };
+    const int line = place & line_flag ? int(uint32_t(place)) : 0;
+    const uint64_t other = simt.other_place;
+    write_fault(kind, line, text, offset(place), other & line_flag ? other : offset(other));
+    _exit(3);
+}
+
 uint64_t random_number() {
     random_state ^= random_state << 13;
     random_state ^= random_state >> 7;
@@ -257,6 +280,17 @@ void write_statistics() {
     fflush(report);
 }
 
+// `hetir_ends_NAME` of the library gives the ends of the kernel's `__ubuf__` arrays.
+void start_simt(void *library, void *entry) {
+    Dl_info where{};
+    dladdr(entry, &where);
+    simt.library = reinterpret_cast<uint64_t>(where.dli_fbase);
+    auto ends = reinterpret_cast<uint8_t **>(dlsym(library, ("hetir_ends_" + job.entry).c_str()));
+    cores.push_back(std::make_unique<Core>());
+    current = cores[0].get();
+    run_simt(entry, ends ? ends[0] : nullptr, ends ? uint64_t(ends[1] - ends[0]) : 0);
+}
+
 int run(const char *path) {
     read_job(path);
     report = fopen(job.report.c_str(), "w");
@@ -274,7 +308,8 @@ int run(const char *path) {
         write_fault("load", 0, dlerror());
         return 3;
     }
-    run_cores(entry);
+    if (job.simt) start_simt(library, entry);
+    else run_cores(entry);
     write_statistics();
     return 0;
 }

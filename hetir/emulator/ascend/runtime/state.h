@@ -18,6 +18,7 @@
 
 namespace hetir_shim {
 
+constexpr uint64_t global_begin = 0x100000000000, global_end = 0x300000000000;
 constexpr uint32_t local_bytes = 256 * 1024;
 constexpr uint32_t block_bytes = 32, line_bytes = 64;
 
@@ -36,7 +37,7 @@ struct Job {
     Order order = Order::newest;
     uint64_t seed = 1;
     bool hazards = true, simt = false;
-    uint32_t limit = 0, reserve = 0, threads[3] = {1, 1, 1};
+    uint32_t limit = 0, reserve = 0, bounds = 1024, threads[3] = {1, 1, 1};
     int64_t grid[3] = {1, 1, 1};
     std::unordered_set<int> disabled;
     std::vector<Region> regions;
@@ -160,6 +161,6 @@ double widen(Type type, const uint8_t *at);
 void accumulate(int operation, Type type, uint8_t *to, const uint8_t *from, uint64_t bytes);
 
 // simt.cpp
-void run_simt(void *entry);
+void run_simt(void *entry, uint8_t *shared, uint64_t shared_bytes);
 
 }  // namespace hetir_shim
