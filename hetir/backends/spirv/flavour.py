@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -71,7 +71,6 @@ class Flavour(ABC):
         self.version = max(d.version, _SUBGROUP_VERSION) if self.pinned else d.version
         self.module = Module(self.version, d.capabilities, d.preferred)
         self.code = Code(self.module, extended=d.extended, contraction=d.contraction)
-        self.code.hides_signs = self.sign_condition
         self.first_block = self.module.fresh()
         self._indices: dict[tuple[str, int], int] = {}
 
@@ -125,9 +124,6 @@ class Flavour(ABC):
     @abstractmethod
     def lane_slot(self, item: int) -> Place:
         """The 64-bit place of a work-item through which subgroup operations exchange values."""
-
-    sign_condition: Callable[[], int] | None = None
-    """As `Code.hides_signs`, in flavours that need it."""
 
     def keep_order(self) -> None:  # noqa: B027 (most flavours need nothing)
         """In a loop's body: keep the device's compiler from reordering sums."""

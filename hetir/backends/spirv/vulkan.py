@@ -12,9 +12,12 @@ from __future__ import annotations
 from functools import cached_property
 from typing import ClassVar, NamedTuple
 
-from hetir.backends.spirv.flavour import U64, Dialect, Flavour, Place
+from hetir.artifact import Layout
+from hetir.backends.spirv.flavour import U64, Dialect, Flavour, Place, Workgroup
 from hetir.backends.spirv.grammar import grammar
 from hetir.backends.spirv.module import Operand
+from hetir.backends.spirv.options import Options
+from hetir.ir.core import Kernel
 from hetir.ir.types import ArrayType, Scalar
 
 _BLOCK, _RECORDS, _HIDDEN, _START, _GRID = 0, 1, 2, 3, 6
@@ -47,6 +50,16 @@ class Vulkan(Flavour):
         preferred=("Shader",),
         contraction=True,
     )
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        layout: Layout,
+        workgroup: Workgroup | None,
+        options: Options = frozenset(),
+    ) -> None:
+        super().__init__(kernel, layout, workgroup, options)
+        self.code.hides_signs = lambda: self._hides
 
     @property
     def reference(self) -> int:
@@ -227,13 +240,10 @@ class Vulkan(Flavour):
 
     @cached_property
     def _hides(self) -> int:
+        """The condition of `Code.hides_signs`."""
         needed = self.module.unique("OpSpecConstantFalse", self.code.bool())
         self.module.decorate(needed, "SpecId", HIDE_SIGNS)
         return needed
-
-    def sign_condition(self) -> int:
-        """A specialisation constant."""
-        return self._hides
 
     def make_index(self, name: str, axis: int) -> int:
         """Built-in variables and push constants: a dispatch may be a part of the grid."""
