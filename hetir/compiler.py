@@ -331,14 +331,14 @@ def shared_bytes(kernel: Kernel, alignment: int = 16) -> int:
     """Bytes of shared memory, each array aligned."""
     total = 0
     for op in walk(kernel.body):
-        if _is_shared(op):
+        if _is_alloc(op, "shared"):
             total = -(-total // alignment) * alignment + array_bytes(op.attrs["type"])
     return total
 
 
-def _is_shared(op: Operation) -> bool:
+def _is_alloc(op: Operation, space: str) -> bool:
     kind = op.attrs.get("type")
-    return op.spec is ALLOC and isinstance(kind, ArrayType) and kind.space == "shared"
+    return op.spec is ALLOC and isinstance(kind, ArrayType) and kind.space == space
 
 
 def array_bytes(kind: Attr) -> int:
@@ -353,7 +353,13 @@ def array_bytes(kind: Attr) -> int:
 def check_limits(kernel: Kernel, target: str, workgroup: Dims | None) -> None:
     """Refuse what the target cannot hold, with both numbers, at the line that asks last."""
     allowed = limits.limits_of(target)
-    allocs = [op for op in walk(kernel.body) if _is_shared(op)]
+    private = [op for op in walk(kernel.body) if _is_alloc(op, "private")]
+    if private:
+        last = private[-1].loc
+        labels = (Label(last, "the last private array"),) if last else ()
+        asked = sum(array_bytes(op.attrs["type"]) for op in private)
+        limits.check_private(allowed, asked, *labels)
+    allocs = [op for op in walk(kernel.body) if _is_alloc(op, "shared")]
     if allocs:
         last = allocs[-1].loc
         labels = (Label(last, "the last shared array"),) if last else ()

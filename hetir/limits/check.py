@@ -20,6 +20,16 @@ class SharedMemoryError(CompileError):
     code = "HET401"
 
 
+class PrivateMemoryError(CompileError):
+    """A work-item asks for more private memory than the target has.
+
+    Cause: `hl.private` arrays of too many bytes together. Fix: smaller ones, or an array argument
+    with an axis over the work-items.
+    """
+
+    code = "HET411"
+
+
 class UnifiedBufferError(CompileError):
     """A workgroup's data and tiles do not fit the Unified Buffer of an Ascend core.
 
@@ -179,6 +189,17 @@ def check_shared(limits: Limits, asked_bytes: int, *labels: Label) -> None:
         hint=f"use {_bytes(asked_bytes - available)} less: a tile of {available // 4} `f32` "
         f"or {available // 2} `f16` elements fits",
     )
+
+
+def check_private(limits: Limits, asked_bytes: int, *labels: Label) -> None:
+    """Raise PrivateMemoryError where a work-item's arrays take more than `private_bytes`."""
+    if asked_bytes > limits.private_bytes:
+        raise PrivateMemoryError(
+            f"a work-item asks for {asked_bytes} bytes of private memory, "
+            f"`{limits.target}` has at most {limits.private_bytes}",
+            *labels,
+            hint="use smaller arrays, or an array argument with one row a work-item",
+        )
 
 
 def check_alignment(limits: Limits, what: str, offset_bytes: int, *labels: Label) -> None:

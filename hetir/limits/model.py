@@ -112,9 +112,10 @@ class Limits:
     """What `target` allows.
 
     `shared_bytes` is what a workgroup has without asking (on SPIR-V: on every device),
-    `shared_bytes_optin` is the most there is. `max_grid_dims` bounds one launch of the hardware;
-    larger grids are folded. `unit` is None where a target is many devices. `sources` gives, for
-    each figure, the document that it was taken from.
+    `shared_bytes_optin` is the most there is. `private_bytes` bounds the arrays of one work-item.
+    `max_grid_dims` bounds one launch of the hardware; larger grids are folded. `unit` is None
+    where a target is many devices. `sources` gives, for each figure, the document that it was
+    taken from.
     """
 
     target: str
@@ -127,6 +128,7 @@ class Limits:
     shared_bytes: int
     shared_bytes_optin: int
     shared_alignment: int
+    private_bytes: int
     features: frozenset[str]
     unit: Unit | None
     sources: Mapping[str, str]

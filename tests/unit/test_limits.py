@@ -15,6 +15,7 @@ from hetir.limits import (
     CpuUnit,
     GridError,
     Limits,
+    PrivateMemoryError,
     SharedMemoryError,
     UnifiedBufferError,
     WorkgroupSizeError,
@@ -22,6 +23,7 @@ from hetir.limits import (
     check_cluster,
     check_grid,
     check_launch_shape,
+    check_private,
     check_registers,
     check_shared,
     check_subgroup,
@@ -125,6 +127,14 @@ def test_shared_memory_to_the_byte(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EVERY)
+def test_private_memory_to_the_byte(name: str) -> None:
+    limits = EVERY[name]
+    check_private(limits, limits.private_bytes)
+    with pytest.raises(PrivateMemoryError, match=f"{limits.private_bytes + 1} bytes"):
+        check_private(limits, limits.private_bytes + 1)
+
+
+@pytest.mark.parametrize("name", EVERY)
 def test_workgroup_to_the_item(name: str) -> None:
     limits = EVERY[name]
     check_workgroup(limits, (limits.max_workgroup_size,))
@@ -173,6 +183,7 @@ ERRORS: dict[str, Callable[[], object]] = {
     "shared_memory": lambda: check_shared(
         limits_of("ptx:sm_90"), 249600, _label("is 249600 bytes")
     ),
+    "private_memory": lambda: check_private(limits_of("sm_90"), 524289, _label("")),
     "shared_memory_one_byte": lambda: check_shared(limits_of("spirv:vulkan"), 65537),
     "unified_buffer": lambda: check_shared(limits_of("ascend:910b"), 249600, _label("")),
     "unified_buffer_simt": lambda: check_shared(limits_of("ascend:950"), 221185),

@@ -18,6 +18,7 @@ from hetir.artifact import Artifact
 from hetir.backends.cpu import stack as cpu_stack
 from hetir.backends.ptx import assembler
 from hetir.diagnostics import CompileError
+from hetir.frontend import Static, parse_signature
 from hetir.ir.core import Kernel
 from hetir.ir.text import parse_kernel
 from hetir.passes.pressure import live_words, registers
@@ -235,6 +236,26 @@ def test_exactly_the_limit_compiles(fill: Any, target: str) -> None:
         compiler.lower(_traced(fill, allowed.shared_bytes_optin + 1, target), target, (13, 1, 1))
     assert f"asks for {allowed.shared_bytes_optin + 1} bytes" in refused.value.message
     assert f"has {allowed.shared_bytes_optin}" in refused.value.message
+
+
+@pytest.mark.parametrize("target", ["cpu", "ptx:sm_90", "spirv:opencl", "spirv:vulkan"])
+def test_private_arrays_too_large_are_refused_at_their_line(target: str) -> None:
+    @hetir.kernel
+    def kernel(y, n: hl.static):
+        t = hl.private(n, hl.i8)
+        t[hl.global_id(0)] = 1
+        y[0] = t[0]
+
+    most = limits.limits_of(target).private_bytes
+    array = parse_signature("i8[:]")
+    compiler.check_limits(
+        compiler.prepare(compiler.record(kernel, (*array, Static(most))).module), target, None
+    )
+    with pytest.raises(limits.PrivateMemoryError) as refused:
+        hetir.compile(kernel, (*array, Static(most + 1)), target=target)
+    text = str(refused.value)
+    assert f"asks for {most + 1} bytes" in text
+    assert "t = hl.private(n, hl.i8)" in text
 
 
 @pytest.mark.parametrize("target", ASCEND)
