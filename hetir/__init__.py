@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hetir.ir.text import parse_module as parse
     from hetir.limits import targets
     from hetir.residency import occupancy
-    from hetir.runtime import array, device, devices, empty, zeros
+    from hetir.runtime import array, device, devices, empty, from_dlpack, zeros
     from hetir.tuning import autotune
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "device",
     "devices",
     "empty",
+    "from_dlpack",
     "func",
     "kernel",
     "occupancy",
@@ -43,7 +44,9 @@ __all__ = [
 _HOMES = {
     **dict.fromkeys(("check", "compile"), "hetir.compiler"),
     **dict.fromkeys(("Kernel", "kernel"), "hetir.decorator"),
-    **dict.fromkeys(("array", "device", "devices", "empty", "zeros"), "hetir.runtime"),
+    **dict.fromkeys(
+        ("array", "device", "devices", "empty", "from_dlpack", "zeros"), "hetir.runtime"
+    ),
     **dict.fromkeys(("StopAt", "resume"), "hetir.checkpoint"),
     "func": "hetir.frontend",
     "parse": "hetir.ir.text",

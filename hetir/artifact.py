@@ -88,7 +88,7 @@ class Artifact:
     `workgroup` is the size the code was compiled for, or None when the launch decides.
     All workgroups of a `cooperative` kernel must run at once. `key` is the cache key, a content
     hash of everything that shaped the code. `variants` are the forms of `binary` for devices
-    that can do more, the best first.
+    that can do more, the best first. `loc` is the kernel's `def`, for messages.
     """
 
     kernel: str
@@ -108,6 +108,7 @@ class Artifact:
     reproducible: bool = True
     irreproducible_reason: str = ""
     key: str = ""
+    loc: Loc | None = None
 
     def occupancy(
         self,

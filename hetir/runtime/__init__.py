@@ -60,7 +60,16 @@ from hetir.runtime.locks import ForkSafeLock
 from hetir.runtime.operands import as_operand
 from hetir.runtime.pack import MEETS, WIDE, Packer, aligned_bit, launcher
 from hetir.runtime.program import Program
-from hetir.runtime.registry import absent, array, device, devices, empty, register, zeros
+from hetir.runtime.registry import (
+    absent,
+    array,
+    device,
+    devices,
+    empty,
+    from_dlpack,
+    register,
+    zeros,
+)
 from hetir.runtime.slots import host_slots
 from hetir.runtime.staging import snapshot
 from hetir.runtime.store import decode, encode
@@ -101,6 +110,7 @@ __all__ = [
     "devices",
     "empty",
     "encode",
+    "from_dlpack",
     "host_slots",
     "launcher",
     "register",

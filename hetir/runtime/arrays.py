@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from hetir.runtime import interchange
 from hetir.runtime.driver import Memory
 from hetir.runtime.dtypes import CODES, NAMES, NUMPY
 from hetir.runtime.errors import ArgumentError
+from hetir.runtime.hazards import HOST, IN_FLIGHT, Footprint
 from hetir.runtime.hostmemory import host_bytes
 from hetir.runtime.layout import bounds, contiguous_strides
 
@@ -24,53 +26,96 @@ Index = int | slice | EllipsisType | None
 
 
 class Buffer:
-    """An allocation, given back when the last array and the last launch that use it are gone."""
+    """An allocation, given back when the last array and the last launch that use it are gone.
 
-    __slots__ = ("device", "memory")
+    With an `owner` the memory is somebody else's, and it is the owner that is let go.
+    """
 
-    def __init__(self, device: Device, size: int) -> None:
+    __slots__ = ("device", "memory", "owner")
+
+    def __init__(
+        self, device: Device, size: int, memory: Memory | None = None, owner: object = None
+    ) -> None:
         self.device = device
-        self.memory: Memory = device.allocate(size)
+        self.owner = owner
+        self.memory: Memory = device.allocate(size) if memory is None else memory
 
     def __del__(self) -> None:
         memory = getattr(self, "memory", None)  # absent when the allocation failed
-        if memory is not None:
+        if memory is not None and self.owner is None:
             self.device.driver.free(memory)
 
 
+class Storage:
+    """What an array and its views share: the buffer that holds them now, or None once freed."""
+
+    __slots__ = ("buffer",)
+
+    def __init__(self, buffer: Buffer) -> None:
+        self.buffer: Buffer | None = buffer
+
+
 class Flags(NamedTuple):
-    """What an array is; the name is NumPy's."""
+    """What an array is; the names are NumPy's."""
 
     c_contiguous: bool
+    writeable: bool
 
 
 class Array:
-    """A strided array in a device's memory; `strides` and `offset` are in bytes."""
+    """A strided array in a device's memory; `strides` and `offset` are in bytes.
 
-    __slots__ = ("address", "buffer", "device", "dtype", "flags", "offset", "packed", "shape",
-                 "strides")  # fmt: skip
+    Made by `hetir.array`, `hetir.empty`, `hetir.zeros` and `hetir.from_dlpack`. A basic slice is
+    a view over the same memory. It goes to other libraries without a copy by DLPack, and by the
+    array interfaces of NumPy and CUDA.
+    """
+
+    __slots__ = ("_bound", "_packed", "_shown", "device", "dtype", "flags", "offset", "shape",
+                 "storage", "strides")  # fmt: skip
 
     def __init__(
         self,
-        buffer: Buffer,
+        storage: Storage | Buffer,
         shape: tuple[int, ...],
         dtype: np.dtype[Any],
         strides: tuple[int, ...],
         offset: int = 0,
+        *,
+        writeable: bool = True,
     ) -> None:
-        self.buffer, self.shape, self.dtype = buffer, shape, dtype
-        self.strides, self.offset = strides, offset
-        self.address = buffer.memory.address + offset
-        self.flags = Flags(strides == contiguous_strides(shape, dtype.itemsize))
-        self.device: Device = buffer.device
-        self.packed = self._pack()
+        self.storage = Storage(storage) if isinstance(storage, Buffer) else storage
+        self.shape, self.dtype, self.strides, self.offset = shape, dtype, strides, offset
+        contiguous = strides == contiguous_strides(shape, dtype.itemsize)
+        self.flags = Flags(contiguous, writeable)
+        self.device: Device = self.buffer.device
+        self._bound: Buffer | None = None
+        self._packed = b""
+        self._shown: Buffer | None = None
 
-    def _pack(self) -> bytes:
-        """What native/python/launch.c reads: code, dimensions, host memory, the slot's words."""
-        ndim, code = len(self.shape), CODES[NAMES[self.dtype]]
-        host = self.device.portrait.host_memory
-        words = (self.address, *self.shape, *self.strides)
-        return struct.pack(f"<BB?5xQ{2 * ndim}q", code, ndim, host, *words)
+    @property
+    def buffer(self) -> Buffer:
+        """The allocation that it lies in. Raises ArgumentError once it is freed."""
+        buffer = self.storage.buffer
+        if buffer is None:
+            raise ArgumentError("the array was freed", hint="make another one")
+        return buffer
+
+    @property
+    def address(self) -> int:
+        """Where its first element lies now, in the device's view."""
+        return self.buffer.memory.address + self.offset
+
+    @property
+    def packed(self) -> bytes:
+        """What native/python/launch.c reads: what it is, then the words of its slot."""
+        buffer = self.buffer
+        if self._bound is not buffer:
+            ndim, code = len(self.shape), CODES[NAMES[self.dtype]]
+            kind = (code, ndim, self.device.portrait.host_memory, self.flags.writeable)
+            words = (buffer.memory.address + self.offset, *self.shape, *self.strides)
+            self._packed = struct.pack(f"<BB??4xQ{2 * ndim}q", *kind, *words)
+            self._bound = buffer
+        return self._packed
 
     @property
     def ndim(self) -> int:
@@ -94,23 +139,67 @@ class Array:
 
     def __repr__(self) -> str:
         kind = NAMES.get(self.dtype, str(self.dtype))
-        return f"<hetir array {kind}{list(self.shape)} on {self.device.name}>"
+        where = "freed" if self.storage.buffer is None else f"on {self.device.name}"
+        return f"<hetir array {kind}{list(self.shape)} {where}>"
+
+    def footprint(self, *, writes: bool) -> Footprint:
+        """The bytes that a use of the whole array touches."""
+        low, high = bounds(self.address, self.shape, self.strides, self.dtype.itemsize)
+        space = HOST if self.device.portrait.host_memory else id(self.device)
+        return Footprint(space, low, high, writes)
+
+    def settle(self, *, writes: bool = True) -> None:
+        """Wait for the launches that write it and, before it is written, for its readers."""
+        if IN_FLIGHT:
+            IN_FLIGHT.settle((self.footprint(writes=writes),))
 
     def numpy(self) -> HostArray:
-        """The elements as a NumPy array: shared where the host sees the memory, else a copy."""
+        """The elements as a NumPy array: shared where the host sees the memory, else a copy.
+
+        Waits for the launches that write them.
+        """
+        self.settle(writes=self.device.portrait.host_memory and self.flags.writeable)
+        return self.host_view()
+
+    def host_view(self) -> HostArray:
+        """As `numpy`, without waiting where the memory is shared."""
         low, high = bounds(self.offset, self.shape, self.strides, self.dtype.itemsize)
         if self.device.portrait.host_memory:
-            self.device.drain()
-            memory = _keeping(self.buffer, low, high - low)
+            memory = _keeping(self.buffer, low, high - low, writeable=self.flags.writeable)
         else:
             memory = np.empty(high - low, np.uint8)
-            self.device.read(self.buffer.memory, low, memory)
+            device = self.device
+            device.driver.read(device.default_queue.handle, self.buffer.memory, low, memory)
         return np.ndarray(self.shape, self.dtype, memory, self.offset - low, self.strides)
 
     def to(self, device: str | Device) -> Array:
         """This array on another device; itself when it lies there already."""
         target = self.device.peer(device)
         return self if target is self.device else target.array(self.numpy())
+
+    def copy_from(self, source: Any) -> None:
+        """Write all elements from an array of the same shape and type, after who uses them.
+
+        Raises ArgumentError.
+        """
+        host = np.asarray(source)
+        if host.shape != self.shape or host.dtype != self.dtype:
+            raise ArgumentError(
+                f"an array of {host.dtype}{list(host.shape)} does not fit {self!r}",
+                hint="convert or reshape it",
+            )
+        if not self.flags.writeable or not self.flags.c_contiguous:
+            raise ArgumentError(f"{self!r} is read-only or strided", hint="write to a copy of it")
+        self.settle()
+        if host.size:
+            data = np.ascontiguousarray(host).reshape(-1).view(np.uint8)
+            queue = self.device.default_queue.handle
+            self.device.driver.write(queue, self.buffer.memory, self.offset, data)
+
+    def free(self) -> None:
+        """Give the memory back, when the last launch that uses it has ended; views go with it."""
+        self.storage.buffer = None
+        self._bound = None
 
     def __getitem__(self, index: Index | tuple[Index, ...]) -> Array:
         """A view by integers, slices, `...` and None; no elements are read."""
@@ -127,7 +216,14 @@ class Array:
         whole = (*parts, ...) if ... not in parts else parts
         view = probe[whole]
         moved = view.__array_interface__["data"][0] - probe.__array_interface__["data"][0]
-        return Array(self.buffer, view.shape, self.dtype, view.strides, self.offset + moved)
+        return Array(
+            self.storage,
+            view.shape,
+            self.dtype,
+            view.strides,
+            self.offset + moved,
+            writeable=self.flags.writeable,
+        )
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> HostArray:
         """For `numpy.asarray`."""
@@ -135,39 +231,63 @@ class Array:
         wanted = host.dtype if dtype is None else np.dtype(dtype)
         return host.astype(wanted) if copy or wanted != host.dtype else host
 
-    def __dlpack__(self, **options: Any) -> Any:
-        """A DLPack capsule over the same memory; for devices whose memory the host sees."""
-        self._require_host()
-        return self.numpy().__dlpack__(**options)
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        """NumPy's protocol, for memory that the host sees."""
+        shown = interchange.array_interface(self)
+        self._shown = self.buffer  # whoever reads this keeps the array and not the buffer
+        return shown
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """The protocol of CUDA arrays, version 3; the memory is ready on every stream."""
+        shown = interchange.cuda_array_interface(self)
+        self._shown = self.buffer
+        return shown
+
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """A DLPack capsule over the same memory, or over a copy where that is asked for.
+
+        Args:
+            stream: the consumer's stream: -1 when it wants no order, anything else waits for
+                the launches that write the array.
+            max_version: the newest version that the consumer reads; from (1, 0) on the capsule
+                is a versioned one.
+            dl_device: where it must lie: here, or on the host (1, 0), which takes a copy.
+            copy: True for a copy, False for none.
+        """
+        return interchange.export(self, stream, max_version, dl_device, copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """DLPack's (type, number) of the device."""
-        self._require_host()
-        return (1, 0)
-
-    def _require_host(self) -> None:
-        if not self.device.portrait.host_memory:
-            raise BufferError(f"the memory of `{self.device.name}` has no DLPack type; use numpy()")
+        return interchange.dlpack_device(self.device)
 
 
 class _Owner:
     """Shows NumPy a range of a buffer, and keeps the buffer while an array uses it."""
 
-    def __init__(self, buffer: Buffer, low: int, size: int) -> None:
+    def __init__(self, buffer: Buffer, low: int, size: int, *, writeable: bool) -> None:
         self.buffer = buffer
         address = buffer.memory.address + low
         self.__array_interface__ = {
             "shape": (size,),
             "typestr": "|u1",
-            "data": (address, False),
+            "data": (address, not writeable),
             "version": 3,
         }
 
 
-def _keeping(buffer: Buffer, low: int, size: int) -> HostArray:
+def _keeping(buffer: Buffer, low: int, size: int, *, writeable: bool) -> HostArray:
     if size == 0:
         return host_bytes(0, 0)
-    return np.asarray(_Owner(buffer, low, size))
+    return np.asarray(_Owner(buffer, low, size, writeable=writeable))
 
 
 def element_type(dtype: Any) -> np.dtype[Any]:

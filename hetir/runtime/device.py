@@ -6,6 +6,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,9 @@ from hetir.runtime.layout import contiguous_strides
 from hetir.runtime.operands import as_operand
 from hetir.runtime.program import Program
 
+# failed launches whose errors a queue keeps for a wait
+_REMEMBERED = 64
+
 
 class Queue:
     """Launches that run one after the other, in the order in which they were made."""
@@ -28,6 +32,7 @@ class Queue:
         self.handle = device.driver.make_queue()
         self.abandoned = False
         self._running: deque[Launch] = deque()
+        self._failed: deque[Launch] = deque(maxlen=_REMEMBERED)
 
     def __del__(self) -> None:
         if not self.abandoned and hasattr(self, "handle"):
@@ -40,16 +45,19 @@ class Queue:
 
     def wait(self, timeout: float | None = None) -> None:
         """Wait for every launch of this queue; raises the first error that nobody has seen."""
-        launches = list(self._running)
-        for launch in launches:
+        for launch in [*self._failed, *self._running]:
             launch.wait(timeout)
         self.mark().wait(timeout)
 
     def track(self, launch: Launch) -> None:
-        """Keep a launch alive while it runs."""
+        """Keep a launch alive while it runs, and a failed one until its error was seen."""
         running = self._running
         while running and running[0].done:
-            running.popleft()
+            with suppress(IndexError):  # another thread was first
+                ended = running.popleft()
+                ended.settle()
+                if ended.unseen:
+                    self._failed.append(ended)
         running.append(launch)
 
     def running(self) -> list[Launch]:
@@ -178,8 +186,7 @@ class Device:
 
     def array(self, source: Any) -> Array:
         """A contiguous copy of an array on this device."""
-        operand = as_operand(source)
-        host = operand.numpy() if isinstance(operand, Array) else np.asarray(operand)
+        host = np.asarray(as_operand(source))
         if host.dtype.kind in "iufb" and not host.dtype.isnative:
             raise ArgumentError("the array is in foreign byte order", hint="convert it first")
         made = self.empty(host.shape, host.dtype)

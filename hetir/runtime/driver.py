@@ -221,6 +221,15 @@ class Driver(ABC):
         task = Task(program=program, grid=shape[:3], workgroup=shape[3:], block=block)
         return self.launch(queue, task)
 
+    def stream(self, queue: Any) -> int | None:
+        """What other libraries know a queue by, such as a CUDA stream's address; or None."""
+        del queue
+        return None
+
+    def finish_stream(self, stream: int) -> None:
+        """Wait for the work on another library's stream, by the same kind of name."""
+        del stream
+
     @abstractmethod
     def close(self) -> None:
         """Stop what runs and give everything back; the process is about to end."""

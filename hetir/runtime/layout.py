@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
+
+
+def address_of(array: Any) -> int:
+    """Where the first element of a NumPy array lies."""
+    return array.__array_interface__["data"][0]
 
 
 def bounds(

@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hetir.artifact import Artifact
+from hetir.artifact import Artifact, Slot
+from hetir.diagnostics import Label
 from hetir.limits import WorkgroupSizeError, check_launch_shape
-from hetir.runtime.arrays import Buffer
+from hetir.runtime.arrays import Array, Buffer
 from hetir.runtime.driver import DriverError, Event, Memory, Records, Shape, Task
 from hetir.runtime.errors import ArgumentError, LaunchFailedError
+from hetir.runtime.hazards import HOST, IN_FLIGHT, Footprint
 from hetir.runtime.launch import Launch
-from hetir.runtime.pack import Packer
+from hetir.runtime.layout import bounds
+from hetir.runtime.pack import Operand, Packer
 from hetir.runtime.staging import Staged
 
 if TYPE_CHECKING:
@@ -68,13 +71,16 @@ class Program:
             block = self._packer.block(values)
         if 0 in shape:
             return
+        if IN_FLIGHT:
+            IN_FLIGHT.settle(self._footprints(values))
         queue = self.device.default_queue
         try:
             event = self._driver.run(queue.handle, self.handle, shape, block)
         except DriverError as failure:
             raise self._failed(failure) from failure
         if event is not None:
-            launch = Launch(self.artifact.kernel, queue, event, {}, keep=values)
+            loc = self.artifact.loc
+            launch = Launch(self.artifact.kernel, queue, event, {}, keep=values, loc=loc)
             queue.track(launch)
             launch.wait()
 
@@ -95,48 +101,87 @@ class Program:
         if queue.device is not self.device:
             raise ArgumentError(f"the queue belongs to `{queue.device.name}`")
         queue.check()
-        before = self._before(after)
         if block is None:
             block = self._packer.block(values)
+        footprints = self._footprints(values)
+        before = [*self._before(after), *self._needed(queue, footprints)]
         staged = None if self._host else Staged(self.device, queue, self._packer, values, block)
         room = Room(self.device, queue, records) if records is not None else None
-        if 0 in shape:
-            event = self._driver.mark(queue.handle, before)
-        else:
-            task = Task(
-                program=self.handle,
-                grid=shape[:3],
-                workgroup=shape[3:],
-                block=staged.block if staged else block,
-                memories=staged.memories if staged else (),
-                records=room.memory if room else None,
-            )
-            event = self._start(queue, task, before)
+        task = Task(
+            program=self.handle,
+            grid=shape[:3],
+            workgroup=shape[3:],
+            block=staged.block if staged else block,
+            memories=staged.memories if staged else (),
+            records=room.memory if room else None,
+        )
+        event = self._start(queue, task, before)
         finishing: list[Callable[[], None]] = []
-        finishing += [staged.bring_back] if staged else []
+        finishing += [staged.bring_back] if staged and staged.written else []
         finishing += [room.finish] if room else []
-        arguments = dict(zip(self.names, values, strict=False))
-        keep = (self, values, staged, room)
-        launch = Launch(self.artifact.kernel, queue, event, arguments, keep=keep, after=finishing)
+        launch = Launch(
+            self.artifact.kernel,
+            queue,
+            event,
+            dict(zip(self.names, values, strict=False)),
+            keep=(self, values, _buffers(self._packer.operands(values)), staged, room),
+            after=finishing,
+            loc=self.artifact.loc,
+            copies_back=staged is not None and bool(staged.written),
+        )
+        if staged is not None:  # what was copied in is not read any more
+            footprints = [f for f in footprints if f.writes or f.space != HOST]
+        IN_FLIGHT.add(launch, footprints)
         queue.track(launch)
         return launch
 
+    def _footprints(self, values: Sequence[Any]) -> list[Footprint]:
+        """What a launch touches, by the declared reads and writes of its slots."""
+        found: list[Footprint] = []
+        for slot, operand in self._packer.operands(values):
+            if not (slot.reads or slot.writes):
+                continue
+            if isinstance(operand, Array):
+                found.append(operand.footprint(writes=slot.writes))
+                continue
+            address = operand.__array_interface__["data"][0]
+            low, high = bounds(address, operand.shape, operand.strides, operand.itemsize)
+            found.append(Footprint(HOST, low, high, slot.writes))
+        return found
+
+    def _needed(self, queue: Queue, footprints: Sequence[Footprint]) -> list[Event]:
+        """The events of this device that a launch must follow; for others this waits here."""
+        events: list[Event] = []
+        if not IN_FLIGHT:
+            return events
+        for other, on_host in IN_FLIGHT.touching(footprints):
+            if other.queue.device is not self.device or (on_host and other.copies_back):
+                other.settle()
+            elif other.queue is not queue:
+                events.append(other.event)
+        return events
+
     def _start(self, queue: Queue, task: Task, before: Sequence[Event]) -> Event:
         try:
+            if 0 in task.grid:
+                return self._driver.mark(queue.handle, before)
             return self._driver.launch(queue.handle, task, before)
         except DriverError as failure:
             raise self._failed(failure) from failure
 
     def _failed(self, failure: DriverError) -> LaunchFailedError:
-        return LaunchFailedError(f"kernel `{self.artifact.kernel}` failed: {failure}")
+        labels = (Label(self.artifact.loc, ""),) if self.artifact.loc else ()
+        return LaunchFailedError(f"kernel `{self.artifact.kernel}` failed: {failure}", *labels)
 
     def _before(self, after: Sequence[Launch | Event]) -> list[Event]:
         """The events to hand to the driver; those of other devices are waited for here."""
         events: list[Event] = []
         for item in after:
             event = item.event if isinstance(item, Launch) else item
-            if isinstance(item, Launch) and item.queue.device is not self.device:
-                item.wait()  # brings host arrays up to date, too
+            if isinstance(item, Launch) and (
+                item.queue.device is not self.device or item.copies_back
+            ):
+                item.settle()  # brings host arrays up to date, too
             else:
                 events.append(event)
         return events
@@ -163,6 +208,11 @@ class Program:
         if isinstance(grid, int | tuple) and isinstance(workgroup, int | tuple):
             self._shapes[grid, workgroup] = (x, y, z, i, j, k)
         return (x, y, z, i, j, k)
+
+
+def _buffers(operands: Sequence[tuple[Slot, Operand]]) -> list[Buffer]:
+    """The allocations that a launch keeps, even of arrays that are freed meanwhile."""
+    return [operand.buffer for _, operand in operands if isinstance(operand, Array)]
 
 
 class Room:

@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from hetir.runtime.arrays import Array
+from hetir.runtime import operands
+from hetir.runtime.arrays import Array, Buffer
 from hetir.runtime.device import Device
-from hetir.runtime.driver import Absent, Driver, DriverAbsentError, DriverError
+from hetir.runtime.driver import Absent, Driver, DriverAbsentError, DriverError, Memory
 from hetir.runtime.drivers import cuda, opencl, vulkan
 from hetir.runtime.drivers.cpu import CpuDriver
 from hetir.runtime.errors import DeviceError
+from hetir.runtime.layout import address_of, bounds
 
 Probe = Callable[[], Sequence[Driver]]
 
@@ -103,6 +105,7 @@ _REGISTRY.register("cpu", lambda: (CpuDriver(),))
 _REGISTRY.register("cuda", cuda.probe)
 _REGISTRY.register("opencl", opencl.probe)
 _REGISTRY.register("vulkan", vulkan.probe)
+operands.look_up_with(_REGISTRY.device)
 register, device = _REGISTRY.register, _REGISTRY.device
 devices, absent = _REGISTRY.devices, _REGISTRY.absent
 _PROCESS = os.getpid()
@@ -117,6 +120,22 @@ def _close() -> None:
 def array(source: Any, device: str | Device = "cpu") -> Array:
     """A contiguous copy of an array (NumPy, torch, DLPack, nested lists) on a device."""
     return _REGISTRY.device(device).array(source)
+
+
+def from_dlpack(source: Any) -> Array:
+    """An array over the memory of a DLPack exporter, without a copy; it keeps the exporter.
+
+    Raises ArgumentError for memory of a device that is not here.
+    """
+    found = operands.from_dlpack(source)
+    if isinstance(found, Array):
+        return found
+    cpu = _REGISTRY.device("cpu")
+    low, high = bounds(address_of(found), found.shape, found.strides, found.itemsize)
+    buffer = Buffer(cpu, high - low, Memory(low, high - low), found)
+    offset = address_of(found) - low
+    writeable = found.flags.writeable
+    return Array(buffer, found.shape, found.dtype, found.strides, offset, writeable=writeable)
 
 
 def empty(shape: int | Sequence[int], dtype: Any = "f32", device: str | Device = "cpu") -> Array:

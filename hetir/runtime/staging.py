@@ -50,15 +50,13 @@ class Staged:
             span.buffer = Buffer(device, span.high - span.start)
             source = host_bytes(span.low, span.high - span.low)
             device.driver.write(queue.handle, span.buffer.memory, span.low - span.start, source)
-        self._written = [
-            o for s, o in operands if s.writes and isinstance(o, np.ndarray) and o.size
-        ]
+        self.written = [o for s, o in operands if s.writes and isinstance(o, np.ndarray) and o.size]
         self.block = packer.place(block, [self._address(operand) for _, operand in operands])
         self.memories = tuple(self._buffer(operand).memory for _, operand in operands)
 
     def bring_back(self) -> None:
         """Copy what the kernel wrote to the host arrays: their elements and nothing between."""
-        for array in self._written:
+        for array in self.written:
             span = self._span(array)
             assert span.buffer is not None
             low, high = _bounds(array)

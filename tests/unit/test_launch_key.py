@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hetir
@@ -244,6 +244,7 @@ AXIS = st.slices(8)
 ROOM = np.zeros(8 * 8, np.float32)
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(
     cuts=st.lists(st.tuples(st.integers(0, 3), AXIS, AXIS), min_size=2, max_size=3),
     writes=st.lists(st.booleans(), min_size=3, max_size=3),

@@ -261,6 +261,15 @@ class CudaDriver(Driver):
             end = self._record(queue)
             return CudaEvent(self, end, end)
 
+    def stream(self, queue: Any) -> int:
+        """The stream's address."""
+        return int(self._ffi.cast("uintptr_t", queue))
+
+    def finish_stream(self, stream: int) -> None:
+        """Wait for a stream of another library; 1 and 2 are CUDA's default ones."""
+        with self._current():
+            self.library.call("cuStreamSynchronize", self._ffi.cast("void *", stream))
+
     def query(self, event: Any) -> int:
         """CUDA's code for an event: 0 when it has come, NOT_READY before."""
         with self._current():
