@@ -72,7 +72,16 @@ def _make(target: Path, command: list[str]) -> Path:
     """Run a compiler whose output is `target`, complete or not there at all."""
     if target.exists():
         return target
+    from filelock import FileLock
+
     target.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(target.with_name(f".{target.name}.lock")):
+        if not target.exists():
+            _compile(target, command)
+    return target
+
+
+def _compile(target: Path, command: list[str]) -> None:
     handle, name = tempfile.mkstemp(dir=target.parent, suffix=target.suffix)
     os.close(handle)
     try:
@@ -84,7 +93,6 @@ def _make(target: Path, command: list[str]) -> Path:
         Path(name).replace(target)
     finally:
         Path(name).unlink(missing_ok=True)
-    return target
 
 
 def runner() -> Path:
@@ -96,13 +104,17 @@ def runner() -> Path:
     return _make(target, [compiler, *flags, *sources, "-ldl"])
 
 
-def _headers(compiler: str, arch: int, late_types: bool) -> list[str]:
-    """The options that give the shim's headers, precompiled."""
-    key = _digest(_content(compiler), compiler, str(arch), str(late_types))
-    folder = cache_folder() / f"headers-{key}"
+def _options(compiler: str, arch: int, late_types: bool) -> list[str]:
     options = [*_COMMON, "-fPIC", f"-D__NPU_ARCH__={arch}"]
     options += ["-DHETIR_SHIM_LATE_TYPES"] if late_types else []
     options += _watched(compiler) if arch == 3510 else []
+    return options
+
+
+def _headers(compiler: str, arch: int, late_types: bool) -> list[str]:
+    """The options that give the shim's headers, precompiled."""
+    options = _options(compiler, arch, late_types)
+    folder = cache_folder() / f"headers-{_digest(_content(compiler), compiler, *options)}"
     first = _INCLUDE / ("kernel_operator.h" if arch != 3510 else "simt_api/asc_simt.h")
     clang = "clang" in Path(compiler).name
     copy = folder / first.name
@@ -129,7 +141,7 @@ def library(
         ShimBuildError: what the compiler said, with the lines of `source`.
     """
     path = compiler_of(compiler)
-    key = _digest(_content(path), path, str(arch), str(late_types), source)
+    key = _digest(_content(path), path, *_options(path, arch, late_types), source)
     target = cache_folder() / "kernels" / f"{key}.so"
     if target.exists():
         return target

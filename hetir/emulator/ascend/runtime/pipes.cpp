@@ -287,8 +287,9 @@ void raise_flag(Pipe from, Pipe to, int event, int line) {
         refuse("flag", line, "SetFlag of %s twice without a WaitFlag between (first at line %d)",
                flag_name(key).c_str(), flag.set_line);
     const Pipe waiter = to;
+    // what the scalar unit has waited for lies behind all that it issues later
     if (job.hazards && flag.wait_at > current->known[size_t(from)][size_t(waiter)] &&
-        from != waiter)
+        from != waiter && waiter != Pipe::S)
         refuse("flag", line, "SetFlag of %s again: nothing makes sure that its wait at line %d has "
                "happened", flag_name(key).c_str(), flag.wait_line);
     flag.set_line = line;

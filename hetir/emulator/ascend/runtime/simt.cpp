@@ -179,16 +179,18 @@ void run_simt(void *entry, uint8_t *shared, uint64_t shared_bytes) {
                                                                  most_fibres / simt.threads));
     std::vector<std::unique_ptr<Block>> live;
     int64_t next = 0;
+    bool spins = true;
     while (next < blocks || !live.empty()) {
-        while (next < blocks && live.size() < resident) {
+        // another block starts when there is none, or when those that there are wait for it
+        if (next < blocks && live.size() < resident && (live.empty() || spins)) {
             const bool backwards = job.order == Order::newest;
-            live.push_back(make_block(backwards ? blocks - 1 - next : next, entry));
+            live.insert(live.begin(), make_block(backwards ? blocks - 1 - next : next, entry));
             ++next;
         }
         const size_t at = job.order == Order::random ? random_number() % live.size() : 0;
-        const bool ended = run_block(*live[at]);
-        if (ended) simt.placed = nullptr;
-        else live.push_back(std::move(live[at]));
+        spins = !run_block(*live[at]);
+        if (spins) live.push_back(std::move(live[at]));
+        else simt.placed = nullptr;
         live.erase(live.begin() + long(at));
     }
 }

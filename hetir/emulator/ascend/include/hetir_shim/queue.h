@@ -53,11 +53,9 @@ using TQue = TQueBind<position, position, depth, mask>;
 
 template <TPosition position = TPosition::VECCALC> class TBuf {
 public:
-    template <typename T> LocalTensor<T> Get(int line = __builtin_LINE()) {
-        return Get<T>(bytes_ / sizeof(T), line);
-    }
-    template <typename T> LocalTensor<T> Get(uint32_t elements, int line = __builtin_LINE()) {
-        return GetWithOffset<T>(elements, 0, line);
+    template <typename T>
+    LocalTensor<T> Get(uint32_t elements = whole_, int line = __builtin_LINE()) {
+        return GetWithOffset<T>(elements == whole_ ? bytes_ / sizeof(T) : elements, 0, line);
     }
     template <typename T>
     LocalTensor<T> GetWithOffset(uint32_t elements, uint32_t offset, int line = __builtin_LINE()) {
@@ -76,6 +74,7 @@ public:
     }
 
 private:
+    static constexpr uint32_t whole_ = ~0u;
     uint32_t address_ = 0, bytes_ = 0;
     bool ready_ = false;
 };

@@ -58,9 +58,11 @@ inline void DisableDmaAtomic(int line = __builtin_LINE()) {
     hetir_shim::set_atomic(0, hetir_shim::Type::other, line);
 }
 
+template <SaturationMode mode> constexpr bool has_saturation_flag = __NPU_ARCH__ == 2201;
+
 // Of the modes only that of half and bfloat16_t results is modelled.
 template <SaturationMode mode> void SetSaturationFlag(bool enable, int line = __builtin_LINE()) {
-    static_assert(__NPU_ARCH__ == 2201, "this architecture has no SetSaturationFlag");
+    static_assert(has_saturation_flag<mode>, "this architecture has no SetSaturationFlag");
     if (mode == SaturationMode::FLOAT) hetir_shim::set_saturation(enable, line);
 }
 
