@@ -8,7 +8,7 @@ IR_VERSION = 1
 OPS_VERSION = 1
 """What ops mean."""
 
-MATH_VERSION = 1
+MATH_VERSION = 2
 """The bits of the reproducible mathematics."""
 
 CODE_VERSION = (__version__, IR_VERSION, OPS_VERSION, MATH_VERSION)

@@ -19,16 +19,15 @@ from hetir.lang.math.arithmetic import (
     two_sum,
 )
 from hetir.lang.math.error import normal_share
-from hetir.lang.math.exponential import exp_pair
+from hetir.lang.math.exponential import exp_pair, reduce, rest
 from hetir.lang.math.logarithm import log1p_pair
 
 
 @library
-def sigmoid_pair(x: KernelValue, low: KernelValue) -> KernelValue:
-    """n and the pair y with 1 / (1 + e**-(x + low)) = 2**n * y, for |x| below 750."""
-    left = x < 0.0
-    sign = hv.cast(hv.where(left, 1.0, -1.0), x.dtype)
-    n, h, tail = exp_pair(sign * x, sign * low)
+def sigmoid_share(
+    left: KernelValue, n: KernelValue, h: KernelValue, tail: KernelValue
+) -> KernelValue:
+    """n and the pair y with the sigmoid of x = 2**n * y, from e**-|x| = 2**n * (h + tail)."""
     # below 2**-64 the exponential is below a rounding of 1
     factor = power_of_two(hv.where(n < -64, -64, n))
     d, e = fast_two_sum(1.0, h * factor)
@@ -37,9 +36,33 @@ def sigmoid_pair(x: KernelValue, low: KernelValue) -> KernelValue:
 
 
 @library
+def sigmoid_pair(x: KernelValue, low: KernelValue) -> KernelValue:
+    """n and the pair y with 1 / (1 + e**-(x + low)) = 2**n * y, for |x| below 750."""
+    left = x < 0.0
+    sign = hv.cast(hv.where(left, 1.0, -1.0), x.dtype)
+    n, h, tail = exp_pair(sign * x, sign * low)
+    return sigmoid_share(left, n, h, tail)
+
+
+@library
+def sigmoid_of(x: KernelValue) -> KernelValue:
+    """`sigmoid_pair` with low = 0."""
+    n, high, low = reduce(-hv.abs(x))
+    s, e = fast_two_sum(1.0, high)
+    h, tail = fast_two_sum(s, e + rest(high, low))
+    return sigmoid_share(x < 0.0, n, h, tail)
+
+
+@library
 def within(x: KernelValue) -> KernelValue:
     """x moved to where the functions of this page are at their limits."""
     return clip(x, -746.0, 746.0) if x.dtype == F64 else clip(x, -104.0, 104.0)
+
+
+@library
+def lowered(y: KernelValue, n: KernelValue) -> KernelValue:
+    """y * 2**n with one rounding, for n from -190 (-1086) to 63."""
+    return y * power_of_two(n + 64) * 5.421010862427522e-20
 
 
 @library
@@ -52,17 +75,18 @@ def weighed(x: KernelValue, n: KernelValue, high: KernelValue, low: KernelValue)
 @elementary
 def sigmoid(x: KernelValue) -> KernelValue:
     """1 / (1 + e**-x)."""
-    n, high, low = sigmoid_pair(within(x), 0.0)
-    return scale(high + low, n)
+    n, high, low = sigmoid_of(within(x))
+    return lowered(high + low, n)
 
 
 @elementary
 def silu(x: KernelValue) -> KernelValue:
     """x * sigmoid(x); -0 at -infinity."""
     y = clip(x, -760.0, 746.0) if x.dtype == F64 else clip(x, -110.0, 104.0)
-    n, high, low = sigmoid_pair(y, 0.0)
-    result = weighed(y, n, high, low)
-    return hv.where((x > 104.0) & (x > y) | (x == 0.0), x, result)
+    n, high, low = sigmoid_of(y)
+    # half of a tiny argument: its product may lose the sign of zero
+    result = hv.where(hv.abs(x) < 1e-20, 0.5 * x, weighed(y, n, high, low))
+    return hv.where(x > y, x, result)
 
 
 @library
@@ -124,6 +148,6 @@ def gelu_tanh(x: KernelValue) -> KernelValue:
     u, u_low = two_product(c, h)
     u, u_low = fast_two_sum(u, u_low + (c * e + c_low * h))
     n, high, low = sigmoid_pair(u, u_low)
-    result = weighed(y, n, high, low)
-    result = hv.where((x > y) | (x == 0.0), x, result)
+    result = hv.where(hv.abs(x) < 1e-20, 0.5 * x, weighed(y, n, high, low))
+    result = hv.where(x > y, x, result)
     return hv.where(x == -INF, -0.0, result)

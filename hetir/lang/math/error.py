@@ -30,7 +30,7 @@ def erfc_pair(a: KernelValue, low: KernelValue) -> KernelValue:
     n, h, tail = exp_pair(-p, -(e + 2.0 * a * low))
     t = (a - 2.0) / (a + 2.0)
     bump = polynomial(t, tables.ERFC_F64 if a.dtype == F64 else tables.ERFC_F32)
-    nh, nl = fast_two_sum(h, tail + (h + tail) * bump)
+    nh, nl = fast_two_sum(h, tail + (h * bump + tail * bump))
     d, e = two_sum(a, 1.0)
     d, d_low = fast_two_sum(d, 0.5 * a)
     q, q_low = divide(nh, nl, d, d_low + (e + 1.5 * low))

@@ -1,4 +1,4 @@
-"""Roots by Newton's iteration, the last step with an exact residual."""
+"""Roots with an exact residual: of the hardware's square root, or after Newton's iteration."""
 
 from __future__ import annotations
 
@@ -26,22 +26,16 @@ def rsqrt(x: KernelValue) -> KernelValue:
     """1 / sqrt(x): infinite at 0 with its sign, NaN below 0."""
     wide = x.dtype == F64
     y, moved = normal(hv.abs(x))
-    bits = bits_of(y)
     # y = m * 4**k with m from 1 to 4
-    if wide:
-        k = (bits - 0x3FF0000000000000) >> 53
-        m = hv.bitcast(bits - (k << 53), F64)
-        r = hv.bitcast(0x5FE6EB50C7B537A9 - (bits_of(m) >> 1), F64)
-        r = r * (1.5 - 0.5 * m * r * r)
-    else:
-        k = (bits - 0x3F800000) >> 24
-        m = hv.bitcast(bits - (k << 24), F32)
-        r = hv.bitcast(0x5F3759DF - (bits_of(m) >> 1), F32)
-    for _ in (1, 2, 3):
-        r = r * (1.5 - 0.5 * m * r * r)
-    h, e = two_product(r, r)
-    p, p_low = two_product(m, h)
-    r = r + 0.5 * r * (((1.0 - p) - p_low) - m * e)
+    bits = bits_of(y)
+    k = (bits - 0x3FF0000000000000) >> 53 if wide else (bits - 0x3F800000) >> 24
+    m = hv.bitcast(bits - (k << (53 if wide else 24)), x.dtype)
+    s = hv.sqrt(m)
+    r = 1.0 / s
+    p, e = two_product(s, s)
+    one, low = two_product(s, r)
+    # what the quotient lacks, less what the root lacks: sqrt(m) = s + (m - s**2) / 2s
+    r = r + r * ((1.0 - one) - low - 0.5 * ((m - p) - e) * (r * r))
     r = r * power_of_two(-k - (moved >> 1))
     r = hv.where(x > 0.0, r, NAN)
     r = hv.where(x == INF, 0.0, r)
