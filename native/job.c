@@ -1,6 +1,7 @@
 /* A launch in flight: its chunks of workgroups, who runs them, and what waits for it. */
 #define _GNU_SOURCE
 #include "job.h"
+#include "interrupt.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -178,9 +179,12 @@ static void run_chunk(hetir_job *job, uint32_t chunk, uint8_t *memory)
     int32_t done = HETIR_DONE;
     if (atomic_load_explicit(&job->stop, memory_order_relaxed) != 0)
         atomic_compare_exchange_strong(&job->trouble, &done, HETIR_CANCELLED);
-    else if (memory)
-        job->program->entry(job->args, &job->launch, memory, first, last);
-    else
+    else if (memory) {
+        if (!hetir_enter(job->program, job->args, &job->launch, memory, first, last)) {
+            atomic_store(&job->stop, 1);
+            atomic_compare_exchange_strong(&job->trouble, &done, HETIR_CANCELLED);
+        }
+    } else
         atomic_compare_exchange_strong(&job->trouble, &done, HETIR_NO_MEMORY);
 }
 
@@ -305,8 +309,10 @@ static void help(hetir_job *job, int64_t deadline)
 {
     int32_t index = atomic_load(&job->begun) == 0 ? -1 : hetir_job_join(job, 0);
     if (index >= 0) {
+        int came_in = hetir_come_in();
         hetir_job_work(job, index, deadline);
         hetir_job_leave(job, index);
+        hetir_come_out(came_in);
     }
 }
 
@@ -359,6 +365,7 @@ static int run_alone(hetir_program *program, const uint8_t *args, size_t args_si
     hetir_launch launch = {.records = records, .stop = &stop};
     int64_t items = 1;
     uint8_t *memory;
+    int came_in, whole;
     uint8_t block[MOST_ALONE_BYTES] __attribute__((aligned(64)));
     for (int i = 0; i < 3; i++) {
         launch.num_groups[i] = shape[i];
@@ -371,8 +378,10 @@ static int run_alone(hetir_program *program, const uint8_t *args, size_t args_si
         !(memory = hetir_scratch(scratch_bytes)))
         return HETIR_NO_MEMORY;
     memcpy(block, args, args_size);
-    program->entry(block, &launch, memory, 0, 1);
-    return HETIR_DONE;
+    came_in = hetir_come_in();
+    whole = hetir_enter(program, block, &launch, memory, 0, 1);
+    hetir_come_out(came_in);
+    return whole ? HETIR_DONE : HETIR_CANCELLED;
 }
 
 int hetir_run(hetir_program *program, const uint8_t *args, size_t args_size, int64_t groups_x,
@@ -381,7 +390,7 @@ int hetir_run(hetir_program *program, const uint8_t *args, size_t args_size, int
 {
     int64_t shape[6] = {groups_x, groups_y, groups_z, size_x, size_y, size_z};
     int64_t deadline = slice_ns < 0 ? 0 : hetir_now() + slice_ns;
-    int status;
+    int status, came_in;
     *job = NULL;
     if (groups_x == 1 && groups_y == 1 && groups_z == 1 && args_size <= MOST_ALONE_BYTES)
         return run_alone(program, args, args_size, shape, records);
@@ -390,6 +399,7 @@ int hetir_run(hetir_program *program, const uint8_t *args, size_t args_size, int
         return HETIR_NO_MEMORY;
     atomic_store(&(*job)->pending, 0);
     hetir_job_join(*job, 0);
+    came_in = hetir_come_in();
     if ((*job)->groups > 1 && hetir_threads() > 1) {
         run_shared(*job, deadline);
     } else {
@@ -397,6 +407,7 @@ int hetir_run(hetir_program *program, const uint8_t *args, size_t args_size, int
         hetir_job_work(*job, 0, deadline);
     }
     hetir_job_leave(*job, 0);
+    hetir_come_out(came_in);
     status = hetir_wait(*job, slice_ns, 0);
     if (status != HETIR_RUNNING) {
         hetir_job_free(*job);

@@ -9,7 +9,6 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "dlpack.h"
 #include "hetir_runtime.h"
 
 typedef int run_function(hetir_program *, const uint8_t *, size_t, int64_t, int64_t, int64_t,
@@ -56,7 +55,7 @@ static int view_of_ndarray(PyArrayObject *array, view *out)
     return AN_ARRAY;
 }
 
-/* Reads `Array.packed`: code, ndim, host, writeable, four bytes of nothing, the slot's words. */
+/* Reads `Array.packed`: code, ndim, host, five bytes of nothing, then the words of its slot. */
 static int view_of_array(PyObject *array, view *out)
 {
     PyObject *packed = PyObject_GetAttr(array, packed_name);
@@ -74,7 +73,7 @@ static int view_of_array(PyObject *array, view *out)
     out->code = (uint8_t)bytes[0];
     out->ndim = (uint8_t)bytes[1];
     out->host = (uint8_t)bytes[2];
-    out->writable = (uint8_t)bytes[3];
+    out->writable = 1;
     memcpy(&out->address, bytes + 8, 8);
     memcpy(out->shape, bytes + 16, 8 * (size_t)out->ndim);
     memcpy(out->strides, bytes + 16 + 8 * out->ndim, 8 * (size_t)out->ndim);
@@ -391,9 +390,9 @@ static int check_array(packer *self, Py_ssize_t index, PyObject *value, const vi
         Py_XDECREF(device);
         if (!device || (other && refuse(self, index, OTHER_DEVICE, value) == FAILED))
             return FAILED;
-    }
-    if (to->writes && !array->writable)
+    } else if (to->writes && !array->writable) {
         return refuse(self, index, READ_ONLY, value);
+    }
     if (array->code != to->code || array->ndim != to->ndim)
         return refuse(self, index, MISMATCH, value);
     for (int axis = array->ndim - 1; axis >= 0; axis--) {
@@ -700,7 +699,7 @@ static PyType_Spec packer_spec = {
 /* ---- the CPU ----------------------------------------------------------------------------- */
 
 /* run(hetir_run, program, block, shape, slice_ns), the first two addresses: the status, or a tuple
- * of the status and the address of the job that is left. */
+ * of the status, the address of the job that is left, and what Ctrl-C raised meanwhile or None. */
 static PyObject *run(PyObject *module, PyObject *const *arguments, Py_ssize_t given)
 {
     run_function *call;
@@ -740,7 +739,9 @@ static PyObject *run(PyObject *module, PyObject *const *arguments, Py_ssize_t gi
         return NULL;
     if (!job)
         return PyLong_FromLong(status);
-    return Py_BuildValue("iNN", status, PyLong_FromVoidPtr(job), interrupt ? interrupt : Py_NewRef(Py_None));
+    if (!interrupt)
+        interrupt = Py_NewRef(Py_None);
+    return Py_BuildValue("iNN", status, PyLong_FromVoidPtr(job), interrupt);
 }
 
 /* setup(type_numbers, sizes, scalars, array_type): codes of NumPy's type numbers, the bytes of
@@ -775,8 +776,6 @@ static PyMethodDef functions[] = {
      "The specialisation key of values, None where one has none."},
     {"run", (PyCFunction)(void (*)(void))run, METH_FASTCALL,
      "Run a grid on the CPU: its status, or the status and the job that goes on."},
-    {"to_dlpack", hetir_to_dlpack, METH_VARARGS, "A capsule over memory."},
-    {"from_dlpack", hetir_from_dlpack, METH_O, "What a capsule holds."},
     {"setup", setup, METH_VARARGS, "Say which types there are."},
     {NULL, NULL, 0, NULL},
 };
@@ -799,8 +798,7 @@ PyMODINIT_FUNC PyInit__launch(void)
     import_array();
     packed_name = PyUnicode_InternFromString("packed");
     device_name = PyUnicode_InternFromString("device");
-    if (!packed_name || !device_name || hetir_dlpack_ready() < 0 ||
-        !(module = PyModule_Create(&definition)))
+    if (!packed_name || !device_name || !(module = PyModule_Create(&definition)))
         return NULL;
     type = PyType_FromSpec(&packer_spec);
     if (!type || PyModule_AddObjectRef(module, "Packer", type) < 0) {

@@ -30,12 +30,18 @@ _GRACE_SECONDS = 0.5
 
 
 class CpuEvent(Event):
-    """A job of the C runtime; `helps` says that whoever waits for it runs it, too."""
+    """A job of the C runtime; `helps` says that whoever waits for it runs it, too.
 
-    __slots__ = ("_free", "_helps", "_lib", "job")
+    `interrupt` is what the first wait raises.
+    """
 
-    def __init__(self, lib: Any, job: Any, helps: int = 0) -> None:
+    __slots__ = ("_free", "_helps", "_interrupt", "_lib", "job")
+
+    def __init__(
+        self, lib: Any, job: Any, helps: int = 0, interrupt: BaseException | None = None
+    ) -> None:
         self.job, self._lib, self._free, self._helps = job, lib, lib.hetir_job_free, helps
+        self._interrupt = interrupt
 
     def __del__(self) -> None:
         self._free(self.job)
@@ -53,6 +59,9 @@ class CpuEvent(Event):
 
     def finish(self) -> int:
         """Wait for the end, in slices so that Ctrl-C gets through; gives the status."""
+        if self._interrupt is not None:  # it was pressed while this thread ran workgroups
+            interrupt, self._interrupt = self._interrupt, None
+            raise interrupt
         status = 0
         while status == 0:
             status = self._lib.hetir_wait(self.job, _SLICE_NS, self._helps)
@@ -170,7 +179,7 @@ class CpuDriver(HostMemory, Driver):
         if isinstance(left, int):
             raise DriverError("hetir_run", left, _STATUS[left])
         job = self._ffi.cast("hetir_job *", left[1])
-        return CpuEvent(self._lib, job, helps=1)
+        return CpuEvent(self._lib, job, helps=1, interrupt=left[2])
 
     def close(self) -> None:
         """The pool's threads end with the process."""
