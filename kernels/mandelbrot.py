@@ -50,9 +50,9 @@ def reference(height, width, limit):
 def case(rng, size=(1024, 1024), data=None):
     """An image of `size` (height, width); takes no data."""
     counts = np.empty(size, np.int32)
-    grid = (hetir.cdiv(size[1], 16), hetir.cdiv(size[0], 16))
+    grid = (hetir.cdiv(size[1], 64), hetir.cdiv(size[0], 4))
     return Case(
-        steps=(Step(mandelbrot, (counts, 256), grid, (16, 16)),),
+        steps=(Step(mandelbrot, (counts, 256), grid, (64, 4)),),
         results={"counts": counts},
         expected=lambda: {"counts": reference(*size, 256)},
         bytes=4 * counts.size,

@@ -1,4 +1,4 @@
-"""Tiled matrix product through shared memory, any size."""
+"""Tiled matrix product, any size: tiles in shared memory, a column of results in registers."""
 
 import numpy as np
 
@@ -6,30 +6,40 @@ import hetir
 import hetir.lang as hl
 from hetir.library import Case, Step
 
-TILE = 16
+COLUMNS = 64
+GROUP = (COLUMNS, 4)
+EACH = 8  # rows a work-item
+ROWS = GROUP[1] * EACH
+DEPTH = 64
 
 
 @hetir.kernel
 def matmul(a: hl.Array[hl.f32, 2], b: hl.Array[hl.f32, 2], c: hl.Array[hl.f32, 2]):
-    tx = hl.local_id(0)
-    ty = hl.local_id(1)
-    row = hl.group_id(1) * TILE + ty
-    col = hl.group_id(0) * TILE + tx
-    tile_a = hl.shared((TILE, TILE), hl.f32)
-    tile_b = hl.shared((TILE, TILE), hl.f32)
+    """A workgroup makes ROWS x COLUMNS of c, each work-item EACH rows of one column."""
+    tx, ty = hl.local_id(0), hl.local_id(1)
+    top, col = hl.group_id(1) * ROWS, hl.group_id(0) * COLUMNS + tx
+    tile_a = hl.shared((ROWS, DEPTH), hl.f32)
+    tile_b = hl.shared((DEPTH, COLUMNS), hl.f32)
     depth = a.shape[1]
-    total = hl.f32(0)
-    for start in range(0, depth, TILE):
-        inside_a = row < a.shape[0] and start + tx < depth
-        tile_a[ty, tx] = a[row, start + tx] if inside_a else 0.0
-        inside_b = start + ty < depth and col < b.shape[1]
-        tile_b[ty, tx] = b[start + ty, col] if inside_b else 0.0
+    total = hl.private(EACH, hl.f32)
+    for r in hl.static_range(EACH):
+        total[r] = 0.0
+    for start in range(0, depth, DEPTH):
+        for r in range(ty, ROWS, GROUP[1]):
+            inside = top + r < a.shape[0] and start + tx < depth
+            tile_a[r, tx] = a[top + r, start + tx] if inside else 0.0
+        for k in range(ty, DEPTH, GROUP[1]):
+            inside = start + k < depth and col < b.shape[1]
+            tile_b[k, tx] = b[start + k, col] if inside else 0.0
         hl.barrier()
-        for k in range(TILE):
-            total += tile_a[ty, k] * tile_b[k, tx]
+        for k in range(DEPTH):
+            factor = tile_b[k, tx]
+            for r in hl.static_range(EACH):
+                total[r] += tile_a[ty * EACH + r, k] * factor
         hl.barrier()
-    if row < c.shape[0] and col < c.shape[1]:
-        c[row, col] = total
+    for r in hl.static_range(EACH):
+        if top + ty * EACH + r < c.shape[0] and col < c.shape[1]:
+            c[top + ty * EACH + r, col] = total[r]
 
 
 def case(rng, size=(512, 512, 512), data=None):
@@ -38,9 +48,9 @@ def case(rng, size=(512, 512, 512), data=None):
     a = (rng.random((rows, depth), np.float32) * 2 - 1) if data is None else data.astype(np.float32)
     b = rng.random((a.shape[1], columns), np.float32) * 2 - 1
     c = np.empty((a.shape[0], columns), np.float32)
-    grid = (hetir.cdiv(columns, TILE), hetir.cdiv(a.shape[0], TILE))
+    grid = (hetir.cdiv(columns, COLUMNS), hetir.cdiv(a.shape[0], ROWS))
     return Case(
-        steps=(Step(matmul, (a, b, c), grid, (TILE, TILE)),),
+        steps=(Step(matmul, (a, b, c), grid, GROUP),),
         results={"c": c},
         expected=lambda: {"c": a.astype(np.float64) @ b.astype(np.float64)},
         tolerance=1e-5,

@@ -23,12 +23,12 @@ def reduce_max(x: hl.Array[hl.f32, 1], parts: hl.Array[hl.f32, 1]):
 def case(rng, size=1 << 24, data=None):
     """`size` floats in [-1, 1); `data` replaces them."""
     x = (rng.random(size, np.float32) * 2 - 1) if data is None else data.ravel().astype(np.float32)
-    parts = np.empty(256, np.float32)
+    parts = np.empty(512, np.float32)
     largest = np.empty(1, np.float32)
     return Case(
         steps=(
-            Step(reduce_max, (x, parts), (parts.size,), (256,)),
-            Step(reduce_max, (parts, largest), (1,), (256,)),
+            Step(reduce_max, (x, parts), (parts.size,), (64,)),
+            Step(reduce_max, (parts, largest), (1,), (64,)),
         ),
         results={"largest": largest},
         expected=lambda: {"largest": x.max(keepdims=True)},

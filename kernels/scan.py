@@ -9,40 +9,39 @@ import hetir
 import hetir.lang as hl
 from hetir.library import Case, Step
 
-GROUP = 256
-BLOCK = 64 * GROUP
+WIDTH = 32
+GROUP = 4 * WIDTH
+BLOCK = 256 * WIDTH
 
 
 @hetir.kernel
 def block_sums(x: hl.Array[hl.f32, 1], sums: hl.Array[hl.f32, 1]):
+    """One workgroup a block."""
     start = hl.group_id(0) * BLOCK
     total = hl.f32(0)
-    for i in range(start + hl.local_id(0), min(start + BLOCK, x.shape[0]), GROUP):
+    for i in range(start + hl.local_id(0), min(start + BLOCK, x.shape[0]), hl.group_size(0)):
         total += x[i]
     total = hl.workgroup_reduce(total, "add")
     if hl.local_id(0) == 0:
         sums[hl.group_id(0)] = total
 
 
-@hetir.kernel
-def scan_from(x: hl.Array[hl.f32, 1], before: hl.Array[hl.f32, 1], y: hl.Array[hl.f32, 1]):
-    """Scan each block of x, from what comes before it; one block takes all of x."""
-    lane = hl.local_id(0)
-    blocks = hl.num_groups(0)
-    start = hl.group_id(0) * BLOCK
-    end = min(start + BLOCK, x.shape[0]) if blocks > 1 else x.shape[0]
-    carry = before[hl.group_id(0) - 1] if hl.group_id(0) > 0 else 0.0
-    last = hl.shared(1, hl.f32)
-    for row in range(start, end, GROUP):
+@hetir.kernel(subgroup_size=WIDTH)
+def scan_from(
+    x: hl.Array[hl.f32, 1], before: hl.Array[hl.f32, 1], y: hl.Array[hl.f32, 1], length: hl.i64
+):
+    """Each subgroup scans a block of `length` elements, from what comes before it."""
+    lane = hl.lane_id()
+    block = hl.group_id(0) * (GROUP // WIDTH) + hl.subgroup_id()
+    start = block * length
+    end = min(start + length, x.shape[0])
+    carry = before[block - 1] if block > 0 and start < end else 0.0
+    for row in range(start, end, WIDTH):
         i = row + lane
-        inclusive = hl.workgroup_scan(x[i] if i < end else 0.0, "add")
+        inclusive = hl.subgroup_scan(x[i] if i < end else 0.0, "add")
         if i < end:
             y[i] = carry + inclusive
-        if lane == GROUP - 1:
-            last[0] = inclusive
-        hl.barrier()
-        carry += last[0]
-        hl.barrier()
+        carry += hl.shuffle(inclusive, WIDTH - 1)
 
 
 def case(rng, size=1 << 24, data=None):
@@ -55,11 +54,12 @@ def case(rng, size=1 << 24, data=None):
     blocks = max(1, hetir.cdiv(x.size, BLOCK))
     sums, before = np.empty(blocks, np.float32), np.empty(blocks, np.float32)
     y = np.empty_like(x)
+    groups = hetir.cdiv(blocks, GROUP // WIDTH)
     return Case(
         steps=(
-            Step(block_sums, (x, sums), (blocks,), (GROUP,)),
-            Step(scan_from, (sums, sums, before), (1,), (GROUP,)),
-            Step(scan_from, (x, before, y), (blocks,), (GROUP,)),
+            Step(block_sums, (x, sums), (blocks,), (64,)),
+            Step(scan_from, (sums, sums, before, blocks), (1,), (GROUP,)),
+            Step(scan_from, (x, before, y, BLOCK), (groups,), (GROUP,)),
         ),
         results={"y": y},
         expected=lambda: {"y": np.cumsum(x, dtype=np.float64)},

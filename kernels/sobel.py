@@ -8,8 +8,8 @@ from hetir.library import Case, Step
 
 
 @hetir.kernel(
-    grid=lambda image, edges: (hetir.cdiv(image.shape[1], 16), hetir.cdiv(image.shape[0], 16)),
-    workgroup=(16, 16),
+    grid=lambda image, edges: (hetir.cdiv(image.shape[1], 64), hetir.cdiv(image.shape[0], 4)),
+    workgroup=(64, 4),
 )
 def sobel(image: hl.Array[hl.f32, 2], edges: hl.Array[hl.f32, 2]):
     x = hl.global_id(0)
@@ -49,9 +49,9 @@ def case(rng, size=(2048, 2048), data=None):
     """An image of `size` (height, width), values in [0, 1); `data` replaces it."""
     image = rng.random(size, np.float32) if data is None else data.astype(np.float32)
     edges = np.empty_like(image)
-    grid = (hetir.cdiv(image.shape[1], 16), hetir.cdiv(image.shape[0], 16))
+    grid = (hetir.cdiv(image.shape[1], 64), hetir.cdiv(image.shape[0], 4))
     return Case(
-        steps=(Step(sobel, (image, edges), grid, (16, 16)),),
+        steps=(Step(sobel, (image, edges), grid, (64, 4)),),
         results={"edges": edges},
         expected=lambda: {"edges": reference(image)},
         bytes=8 * image.size,

@@ -9,7 +9,7 @@ import hetir
 import hetir.lang as hl
 from hetir.library import Case, Step
 
-GROUP = 256
+GROUP = 64
 
 
 @hetir.kernel
@@ -36,7 +36,7 @@ def sum_parts(x: hl.Array[hl.f32, 1], parts: hl.Array[hl.f32, 1]):
 def case(rng, size=1 << 24, data=None):
     """`size` floats; `data` replaces them."""
     x = rng.random(size, np.float32) if data is None else data.ravel().astype(np.float32)
-    parts = np.empty(256, np.float32)
+    parts = np.empty(512, np.float32)
     total = np.empty(1, np.float32)
     return Case(
         steps=(

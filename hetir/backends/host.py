@@ -8,8 +8,11 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
-VERSION = 4
+VERSION = 5
 """Of the code that this backend writes, part of every key."""
+
+USES = frozenset(("index_bits", "disjoint"))
+"""The fields of `Assumptions` that this backend makes other code of."""
 
 _FLAGS = ("flags", "Features", "model name", "CPU part")
 

@@ -11,6 +11,7 @@ from hetir.ir import ops
 from hetir.ir.build import Builder
 from hetir.ir.core import Kernel, Value
 from hetir.ir.types import F32, array
+from hetir.target import Assumptions
 from tests.unit.cpu_support import kernel_of, run
 
 
@@ -37,6 +38,13 @@ def test_saxpy(tmp_path: Path, level: int, disjoint: bool) -> None:
     want = np.float32(1.7) * x + y
     args = (np.float32(1.7), x, y)
     run(
-        saxpy(), args, (9, 1, 1), (128, 1, 1), tmp_path, pieces=3, optimise=level, disjoint=disjoint
+        saxpy(),
+        args,
+        (9, 1, 1),
+        (128, 1, 1),
+        tmp_path,
+        pieces=3,
+        optimise=level,
+        assumptions=Assumptions(disjoint=disjoint),
     )
     np.testing.assert_array_equal(y, want)

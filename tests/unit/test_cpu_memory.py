@@ -18,6 +18,7 @@ from hetir.ir.build import Builder
 from hetir.ir.core import Kernel, Value
 from hetir.ir.types import BOOL, F32, I64, SCALARS, ArrayType, array, static_array
 from hetir.source import Loc
+from hetir.target import Assumptions
 from hetir.testing.differential import differences
 from tests.unit.cpu_support import enter, kernel_of, run
 
@@ -290,7 +291,13 @@ def test_disjoint_arrays_and_one_that_is_either(odd: int) -> None:
 
     x, y, out = (np.zeros(40, np.float32) for _ in range(3))
     kernel = kernel_of(build, [array(F32, 1)] * 3 + [I64])
-    run(kernel, [x, y, out, np.int64(odd)], (1, 1, 1), (40, 1, 1), disjoint=True)
+    run(
+        kernel,
+        [x, y, out, np.int64(odd)],
+        (1, 1, 1),
+        (40, 1, 1),
+        assumptions=Assumptions(disjoint=True),
+    )
     assert (out == (3 if odd else 1)).all()
 
 

@@ -15,7 +15,7 @@ from hetir.ir import ops
 from hetir.ir.build import Builder
 from hetir.ir.core import Value
 from hetir.ir.types import SCALARS, Scalar, array
-from hetir.target import Instance, instances
+from hetir.target import Assumptions, Instance, instances
 from tests.unit.cpu_support import kernel_of, run
 
 _BITS: dict[str, tuple[int, ...]] = {
@@ -92,7 +92,7 @@ def result_of(instance: Instance) -> Scalar:
 
 @pytest.mark.parametrize("key", GROUPS)
 def test_pure_ops(key: str, tmp_path: Path) -> None:
-    check(GROUPS[key], tmp_path, disjoint=True)
+    check(GROUPS[key], tmp_path, assumptions=Assumptions(disjoint=True))
 
 
 @pytest.mark.parametrize("key", [k for k in GROUPS if "f" in k])

@@ -17,7 +17,7 @@ from hetir.ir.build import Builder
 from hetir.ir.core import Kernel, Operation, Value
 from hetir.ir.types import SCALARS, array
 from hetir.passes.legalize import legal_ops
-from hetir.target import Instance, key_of
+from hetir.target import Assumptions, Instance, key_of
 from tests.unit.cpu_support import kernel_of
 from tests.unit.test_cpu_ops import GROUPS, result_of
 
@@ -102,7 +102,7 @@ def test_key_tells_targets_levels_and_promises_apart() -> None:
         {"target": "cpu:x86-64"},
         {"target": "cpu:x86-64-v3"},
         {"optimise": 0},
-        {"disjoint": True},
+        {"assumptions": Assumptions(disjoint=True)},
         {"workgroup": (4, 1, 1)},
     ]
     assert len({compile_kernel(kernel, **v).key for v in variants}) == len(variants)

@@ -17,9 +17,11 @@ from hetir.passes.expand_arrays import expand_arrays
 from hetir.passes.layout import layout_of
 from hetir.passes.legalize import legalize
 from hetir.passes.sites import sites_of
-from hetir.target import Target
+from hetir.target import Assumptions, Target
 
 __all__ = ["UnknownCpuError", "compile_kernel", "disassemble", "emit_ir"]
+
+_NOTHING = Assumptions()
 
 
 def emit_ir(
@@ -27,13 +29,13 @@ def emit_ir(
     *,
     target: str = "cpu",
     workgroup: Workgroup | None = None,
-    disjoint: bool = False,
+    assumptions: Assumptions = _NOTHING,
     lanes: int | None = None,
 ) -> str:
     """The LLVM IR of a kernel without calls, before LLVM's own passes."""
     description = resolve(target)[0]
     lowered = legalize(expand_arrays(kernel), description)
-    return _emitter(lowered, description, workgroup, disjoint, lanes).module()
+    return _emitter(lowered, description, workgroup, assumptions, lanes).module()
 
 
 def compile_kernel(
@@ -42,18 +44,18 @@ def compile_kernel(
     target: str = "cpu",
     optimise: int = 3,
     workgroup: Workgroup | None = None,
-    disjoint: bool = False,
+    assumptions: Assumptions = _NOTHING,
     lanes: int | None = None,
 ) -> Artifact:
     """Compile a kernel without calls to an object.
 
     `optimise` is LLVM's level, 0 to 3. `workgroup` fixes the work-items a workgroup.
-    `disjoint` promises that no two array arguments overlap. `lanes` is how many work-items
+    `assumptions` is what every launch promises of its arguments. `lanes` is how many work-items
     run as one vector (a power of two, or 0 for one at a time); vectors need `workgroup`.
     """
     description, machine = resolve(target)
     lowered = legalize(expand_arrays(kernel), description)
-    emitter = _emitter(lowered, description, workgroup, disjoint, lanes)
+    emitter = _emitter(lowered, description, workgroup, assumptions, lanes)
     text = emitter.module()
     output = compile_ir(text, machine, level=optimise, vectorise=not emitter.vectors)
     shaped = "\0".join((str(VERSION), version(), text, description.fingerprint, str(optimise)))
@@ -76,7 +78,7 @@ def _emitter(
     lowered: Kernel,
     target: Target,
     workgroup: Workgroup | None,
-    disjoint: bool,
+    assumptions: Assumptions,
     lanes: int | None,
 ) -> Emitter:
     program = schedule(lowered)
@@ -94,7 +96,7 @@ def _emitter(
         layout,
         target,
         workgroup=workgroup,
-        disjoint=disjoint,
+        assumptions=assumptions,
         lanes=lanes,
         register_bytes=register_bytes(target) if chosen else 0,
     )

@@ -32,7 +32,7 @@ from hetir.ir.types import I64, Scalar
 from hetir.passes.magnitude import addressing, magnitudes, positive
 from hetir.passes.regions import definitions, exits_of
 from hetir.passes.uniformity import uniformity
-from hetir.target import Target
+from hetir.target import Assumptions, Target
 
 # what of a kernel keeps its groups, and their items, in order
 _ORDERED = (
@@ -68,7 +68,7 @@ class Emitter(ItemEmitter):
         target: Target,
         *,
         workgroup: Workgroup | None,
-        disjoint: bool,
+        assumptions: Assumptions,
         lanes: int = 0,
         register_bytes: int = 0,
     ) -> None:
@@ -83,7 +83,13 @@ class Emitter(ItemEmitter):
         )
         widest = max(self._widths.values(), default=lanes)
         super().__init__(
-            kernel, schedule, layout, target, workgroup=workgroup, disjoint=disjoint, lanes=widest
+            kernel,
+            schedule,
+            layout,
+            target,
+            workgroup=workgroup,
+            assumptions=assumptions,
+            lanes=widest,
         )
         self.magnitudes = magnitudes(kernel)
         self.registers = {

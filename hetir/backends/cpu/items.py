@@ -25,7 +25,7 @@ from hetir.ir import ops
 from hetir.ir.core import Kernel, Operation, Value
 from hetir.ir.types import BOOL, ArrayType
 from hetir.memory.lowering import AARCH64, X86
-from hetir.target import Target, key_of
+from hetir.target import Assumptions, Target, key_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +47,11 @@ class ItemEmitter(Structured):
         target: Target,
         *,
         workgroup: Workgroup | None,
-        disjoint: bool,
+        assumptions: Assumptions,
         lanes: int = 0,
     ) -> None:
         super().__init__(Code())
+        self.assumptions = assumptions
         self.kernel = kernel
         self.target = target
         self.processor = AARCH64 if "neon" in target.features else X86
@@ -58,7 +59,7 @@ class ItemEmitter(Structured):
         self.outer: dict[Value, str] = {}
         self.plan = plan(kernel, schedule)
         self.frame = Frame(self.code, self.plan, layout, workgroup, lanes)
-        self.aliases = Aliases(kernel, disjoint=disjoint)
+        self.aliases = Aliases(kernel, disjoint=assumptions.disjoint)
         self.records = Records(self.code, self.frame, kernel)
         self.params = {p.value: i for i, p in enumerate(kernel.params)}
         self.group: tuple[str, ...] = ()

@@ -18,7 +18,7 @@ from hetir.backends.llvm.code import memory_type, scalar_type
 from hetir.backends.llvm.rules import RULES, byte, truth
 from hetir.ir import ops
 from hetir.ir.core import Operation, Value
-from hetir.ir.types import BOOL, I64, ArrayType, Scalar, Type
+from hetir.ir.types import BOOL, I64, ArrayType, RefType, Scalar, Type
 from hetir.target import key_of
 
 if TYPE_CHECKING:
@@ -519,19 +519,26 @@ class Lanes:
             wide = self.spread(offset, I64)
             scaled = code.add(f"mul {self.of('i64')} {wide}, splat (i64 {self.width})")
             where = code.add(f"add {self.of('i64')} {scaled}, {self.row('i64', size)}")
-            return "gather", self._pointers(base.name, where)
+            return "gather", self._pointers(base.name, where, short=True)
         if base.kind == "same":
             if offset.kind == "same":
                 return "same", code.index(base.name, offset.name)
             if offset.kind == "line" and offset.step == size:
                 return "line", code.index(base.name, offset.name)
-            return "gather", self._pointers(base.name, self.spread(offset, I64))
+            kind = op.operands[0].type
+            assert isinstance(kind, RefType)
+            short = kind.space != "global" or self.host.assumptions.index_bits == 32
+            return "gather", self._pointers(base.name, self.spread(offset, I64), short=short)
         bases, offsets = self.spread(base, op.operands[0].type), self.spread(offset, I64)
         both = f"{self.of('ptr')} {bases}, {self.of('i64')} {offsets}"
         return "gather", code.add(f"getelementptr i8, {both}")
 
-    def _pointers(self, base: str, offsets: str) -> str:
-        return self.code.add(f"getelementptr i8, ptr {base}, {self.of('i64')} {offsets}")
+    def _pointers(self, base: str, offsets: str, *, short: bool) -> str:
+        """Addresses by a vector of byte offsets; `short` ones fit 32 bits."""
+        code, kind = self.code, "i32" if short else "i64"
+        if short:
+            offsets = code.add(f"trunc {self.of('i64')} {offsets} to {self.of('i32')}")
+        return code.add(f"getelementptr i8, ptr {base}, {self.of(kind)} {offsets}")
 
     def _call(
         self, name: str, result: str, *operands: str, over: str = "", pointers: bool = False
@@ -559,23 +566,32 @@ class Lanes:
         if op.results:
             kind = self.of(scalar_type(op.result.type))
             result = host.frame.buffer(kind, code.fresh("each"))
-        with self._lanes_on(mask) as lane:
-            host.item = Item(code.add(f"add nuw nsw i64 {self.linear}, {lane}"), None)
-            for value, rep in zip(op.operands, reps, strict=True):
-                host.local[value] = self._pick(rep, value, lane)
-            if reps and reps[0].kind == "private":
-                self._private_place(op, reps, lane)
-            host.emit(op)
-            if result is not None:
-                scalar = scalar_type(op.result.type)
-                where = code.add(f"getelementptr {scalar}, ptr {result}, i64 {lane}")
-                if scalar == "i1":
-                    raise AssertionError(op.name)
-                code.put(f"store {scalar} {host.local[op.result]}, ptr {where}")
-            host.local.clear()
+        if mask is None and op.spec not in (ops.PRINT, ops.OUT_OF_BOUNDS):
+            for lane in range(self.width):
+                self._in_lane(op, reps, result, str(lane))
+        else:
+            with self._lanes_on(mask) as lane:
+                self._in_lane(op, reps, result, lane)
         if result is not None:
             kind = self.of(scalar_type(op.result.type))
             self.reps[op.result] = Rep("lanes", code.add(f"load {kind}, ptr {result}, align 64"))
+
+    def _in_lane(self, op: Operation, reps: Sequence[Rep], result: str | None, lane: str) -> None:
+        """One lane's turn; its result goes to the lane's place in a buffer."""
+        code, host = self.code, self.host
+        host.item = Item(code.add(f"add nuw nsw i64 {self.linear}, {lane}"), None)
+        for value, rep in zip(op.operands, reps, strict=True):
+            host.local[value] = self._pick(rep, value, lane)
+        if reps and reps[0].kind == "private":
+            self._private_place(op, reps, lane)
+        host.emit(op)
+        if result is not None:
+            scalar = scalar_type(op.result.type)
+            where = code.add(f"getelementptr {scalar}, ptr {result}, i64 {lane}")
+            if scalar == "i1":
+                raise AssertionError(op.name)
+            code.put(f"store {scalar} {host.local[op.result]}, ptr {where}")
+        host.local.clear()
 
     def _pick(self, rep: Rep, value: Value, lane: str) -> str:
         """One lane's value."""
