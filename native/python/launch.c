@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "dlpack.h"
 #include "hetir_runtime.h"
 
 typedef int run_function(hetir_program *, const uint8_t *, size_t, int64_t, int64_t, int64_t,
@@ -55,7 +56,7 @@ static int view_of_ndarray(PyArrayObject *array, view *out)
     return AN_ARRAY;
 }
 
-/* Reads `Array.packed`: code, ndim, host, five bytes of nothing, then the words of its slot. */
+/* Reads `Array.packed`: code, ndim, host, writeable, four bytes of nothing, the slot's words. */
 static int view_of_array(PyObject *array, view *out)
 {
     PyObject *packed = PyObject_GetAttr(array, packed_name);
@@ -73,7 +74,7 @@ static int view_of_array(PyObject *array, view *out)
     out->code = (uint8_t)bytes[0];
     out->ndim = (uint8_t)bytes[1];
     out->host = (uint8_t)bytes[2];
-    out->writable = 1;
+    out->writable = (uint8_t)bytes[3];
     memcpy(&out->address, bytes + 8, 8);
     memcpy(out->shape, bytes + 16, 8 * (size_t)out->ndim);
     memcpy(out->strides, bytes + 16 + 8 * out->ndim, 8 * (size_t)out->ndim);
@@ -390,9 +391,9 @@ static int check_array(packer *self, Py_ssize_t index, PyObject *value, const vi
         Py_XDECREF(device);
         if (!device || (other && refuse(self, index, OTHER_DEVICE, value) == FAILED))
             return FAILED;
-    } else if (to->writes && !array->writable) {
-        return refuse(self, index, READ_ONLY, value);
     }
+    if (to->writes && !array->writable)
+        return refuse(self, index, READ_ONLY, value);
     if (array->code != to->code || array->ndim != to->ndim)
         return refuse(self, index, MISMATCH, value);
     for (int axis = array->ndim - 1; axis >= 0; axis--) {
@@ -776,6 +777,8 @@ static PyMethodDef functions[] = {
      "The specialisation key of values, None where one has none."},
     {"run", (PyCFunction)(void (*)(void))run, METH_FASTCALL,
      "Run a grid on the CPU: its status, or the status and the job that goes on."},
+    {"to_dlpack", hetir_to_dlpack, METH_VARARGS, "A capsule over memory."},
+    {"from_dlpack", hetir_from_dlpack, METH_O, "What a capsule holds."},
     {"setup", setup, METH_VARARGS, "Say which types there are."},
     {NULL, NULL, 0, NULL},
 };
@@ -798,7 +801,8 @@ PyMODINIT_FUNC PyInit__launch(void)
     import_array();
     packed_name = PyUnicode_InternFromString("packed");
     device_name = PyUnicode_InternFromString("device");
-    if (!packed_name || !device_name || !(module = PyModule_Create(&definition)))
+    if (!packed_name || !device_name || hetir_dlpack_ready() < 0 ||
+        !(module = PyModule_Create(&definition)))
         return NULL;
     type = PyType_FromSpec(&packer_spec);
     if (!type || PyModule_AddObjectRef(module, "Packer", type) < 0) {
