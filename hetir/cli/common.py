@@ -9,6 +9,7 @@ from traceback import extract_tb
 from typing import Any
 
 import numpy as np
+import typer
 
 from hetir import library
 from hetir.decorator import Kernel
@@ -164,6 +165,28 @@ def parse_value(text: str) -> Any:
     raise UsageError(
         f"`{text}` is not a value", hint="write a number, file.npy, or f32[4096,1024] for zeros"
     )
+
+
+def parse_save(text: str) -> tuple[str, str]:
+    """`NAME=file.npy` of `--out` as its two parts."""
+    name, equals, path = text.partition("=")
+    if not equals or not path.endswith(".npy"):
+        raise UsageError(f"--out `{text}` is not NAME=file.npy", hint="write --out y=y.npy")
+    folder = Path(path).parent
+    if not folder.is_dir():
+        raise UsageError(f"there is no folder {folder} for --out {text}", hint=f"mkdir -p {folder}")
+    return name, path
+
+
+def save_arrays(saves: Mapping[str, str], arguments: Mapping[str, Any]) -> None:
+    """Write what `--out` names, and say so."""
+    for name, path in saves.items():
+        try:
+            np.save(path, arguments[name])
+        except OSError as error:
+            raise UsageError(f"{path} cannot be written: {error.strerror}") from None
+    for name, path in saves.items():
+        typer.echo(f"  {name} -> {path} {arguments[name].dtype}{list(arguments[name].shape)}")
 
 
 def _like(kernel: Kernel, name: str, arrays: Sequence[np.ndarray[Any, Any]]) -> Any:

@@ -12,7 +12,7 @@ from hetir.compiler import compile as compile_kernel
 
 _STAGES = {
     **{"hir": "hetir", "llvm": "cpu", "asm": "cpu", "spirv": "spirv:opencl"},
-    **{"ptx": "ptx:sm_90", "sass": "ptx:sm_90"},
+    **{"ptx": "ptx:sm_90", "sass": "ptx:sm_90", "ascend": "ascend:910b"},
 }
 _DISASSEMBLERS = {"asm": cpu.disassemble, "sass": ptx.sass}
 
@@ -24,14 +24,14 @@ def register(app: typer.Typer) -> None:
 
 def inspect(
     kernel: Annotated[str, typer.Argument(metavar="FILE.py:KERNEL")],
-    stage: Annotated[str, typer.Option(help="hir, llvm, asm, spirv, ptx or sass.")] = "hir",
+    stage: Annotated[str, typer.Option(help="hir, llvm, asm, spirv, ptx, sass or ascend.")] = "hir",
     signature: Annotated[
         str, typer.Option(help='"f32, f32[:], i64"; from annotations if left out.')
     ] = "",
     target: Annotated[str, typer.Option(help="Default: the stage's own.")] = "",
     workgroup: Annotated[str, typer.Option(help="Compile for this size.")] = "",
 ) -> None:
-    """Print a kernel's hetIR, LLVM IR, SPIR-V, PTX or assembly."""
+    """Print a kernel's hetIR, LLVM IR, SPIR-V, PTX, Ascend C or assembly."""
     if stage not in _STAGES:
         raise UsageError(f"there is no stage `{stage}`", hint=f"stages are {', '.join(_STAGES)}")
     found = find_kernel(kernel)

@@ -12,6 +12,7 @@ from hetir.cli import (
     build,
     cache,
     check,
+    checkpoint,
     demo,
     devices,
     inspect,
@@ -28,7 +29,10 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for module in (demo, devices, targets, build, inspect, run, check, occupancy, litmus, cache, bench):
+for module in (
+    *(demo, devices, targets, build, inspect, run, check, occupancy, litmus),
+    *(checkpoint, cache, bench),
+):
     module.register(app)
 
 

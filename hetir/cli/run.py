@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 import typer
 
-from hetir.cli.common import UsageError, find_kernel, parse_arguments, parse_dims
+from hetir.cli.common import (
+    UsageError,
+    find_kernel,
+    parse_arguments,
+    parse_dims,
+    parse_save,
+    save_arrays,
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -27,7 +33,7 @@ def run(
 ) -> None:
     """Run a kernel: values are numbers, .npy files, or f32[4096,1024] for zeros."""
     found = find_kernel(kernel)
-    saves = dict(_save(text) for text in out or ())
+    saves = dict(parse_save(text) for text in out or ())
     arguments = parse_arguments(found, values or (), saves)
     for name in saves:
         if name not in arguments or not isinstance(arguments[name], np.ndarray):
@@ -40,22 +46,6 @@ def run(
     start = time.perf_counter()
     found.launch(tuple(arguments.values()), grid=groups, workgroup=items, device=device).wait()
     seconds = time.perf_counter() - start
-    for name, path in saves.items():
-        try:
-            np.save(path, arguments[name])
-        except OSError as error:
-            raise UsageError(f"{path} cannot be written: {error.strerror}") from None
     shape = f"{'x'.join(map(str, groups))} workgroups of {'x'.join(map(str, items))}"
     typer.echo(f"{found.name} on {device}: {shape}, {seconds * 1e3:.2f} ms (compilation included)")
-    for name, path in saves.items():
-        typer.echo(f"  {name} -> {path} {arguments[name].dtype}{list(arguments[name].shape)}")
-
-
-def _save(text: str) -> tuple[str, str]:
-    name, equals, path = text.partition("=")
-    if not equals or not path.endswith(".npy"):
-        raise UsageError(f"--out `{text}` is not NAME=file.npy", hint="write --out y=y.npy")
-    folder = Path(path).parent
-    if not folder.is_dir():
-        raise UsageError(f"there is no folder {folder} for --out {text}", hint=f"mkdir -p {folder}")
-    return name, path
+    save_arrays(saves, arguments)
