@@ -59,6 +59,29 @@ def fma_check(kind: Scalar) -> Kernel:
     return _kernel("fma_check", arrays, b)
 
 
+def branch_check() -> Kernel:
+    """found = 1 for even work-items: they part after a barrier that stands in a branch."""
+    found, flag = Value(array(I32, 1, strides=(1,))), Value(array(I32, 1, strides=(1,)))
+    b, arm, parted = Builder(), Builder(), Builder()
+    item, zero = b.value(ops.LOCAL_ID, axis=0), b.const(I64, 0)
+    uniform = b.value(ops.CAST, b.value(ops.LOAD, flag, zero), to=BOOL)
+    tile = b.value(ops.ALLOC, type=static_array(I64, (64,), "shared"))
+    arm.emit(ops.STORE, tile, item, item)
+    arm.emit(ops.BARRIER, attrs={"scope": "workgroup"})
+    even = arm.value(ops.EQ, arm.value(ops.AND, item, arm.const(I64, 1)), arm.const(I64, 0))
+    arm.emit(ops.YIELD, even)
+    other = Builder()
+    other.emit(ops.YIELD, other.const(BOOL, False))
+    arms = (arm.region(), other.region())
+    some = b.emit(ops.IF, uniform, types=(BOOL,), regions=arms).result
+    parted.emit(ops.STORE, found, item, parted.const(I32, 1))
+    parted.emit(ops.YIELD)
+    nothing = Builder()
+    nothing.emit(ops.YIELD)
+    b.emit(ops.IF, some, types=(), regions=(parted.region(), nothing.region()))
+    return _kernel("branch_check", [found, flag], b)
+
+
 def sign_check() -> Kernel:
     """Comparisons of 32-bit integers with constants, in 64 bits."""
     x, found = Value(array(I32, 1, strides=(1,))), Value(array(I32, 1, strides=(1,)))
@@ -139,6 +162,9 @@ def modules() -> Iterator[tuple[Path, bytes]]:
     signs = compile_kernel(sign_check(), target="spirv:vulkan").binary
     assert signs is not None
     yield FOLDER / "sign_check.vulkan.i32.spv", signs
+    parted = compile_kernel(branch_check(), target="spirv:opencl").binary
+    assert parted is not None
+    yield FOLDER / "branch_check.opencl.i32.spv", parted
     for kind in (F32, F64):
         fused = compile_kernel(fma_check(kind), target="spirv:opencl").binary
         assert fused is not None

@@ -18,6 +18,7 @@ from hetir.backends.spirv.targets import NAMES
 from hetir.ir import ops
 from hetir.ir.build import Builder
 from hetir.ir.core import Kernel, Options, Param, Value
+from hetir.ir.text import parse_kernel
 from hetir.ir.types import BOOL, F32, I64, U64, array, static_array
 from hetir.runtime.device import Device
 from hetir.runtime.drivers import opencl, trial, vulkan
@@ -268,9 +269,49 @@ def test_a_device_whose_fma_rounds_twice_is_refused(monkeypatch: pytest.MonkeyPa
 
     driver._tried_fma.clear()
     monkeypatch.setattr(trial, "_run", twice)
-    with pytest.raises(runtime.DriverError, match="not reproducible: its fma rounds twice"):
+    with pytest.raises(runtime.DriverError, match="not reproducible: its fma"):
         driver.load(artifact)
     driver.load(compile_kernel(elementwise(ops.ADD, [F32] * 2, F32)))
+
+
+def test_a_device_that_loses_branches_after_barriers_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Only for kernels with a barrier in a branch; one in a loop is none."""
+    if device_of(opencl.TARGET) is None:
+        pytest.skip("no OpenCL device")
+    driver = opencl.probe()[0]
+    monkeypatch.setattr(opencl, "parts", lambda *_: False)
+    inside = compile_kernel(parse_kernel(CONDITIONAL))
+    with pytest.raises(runtime.DriverError, match="part after a barrier that stands in a branch"):
+        driver.load(inside)
+    driver.load(
+        compile_kernel(parse_kernel(CONDITIONAL.replace("if %c {", FOR, 1).replace(ELSE, "")))
+    )
+    monkeypatch.undo()
+    monkeypatch.setattr(driver, "_tried_branches", None)
+    assert trial.parts(driver, driver._alone, opencl.TARGET)
+    driver.load(inside)
+
+
+CONDITIONAL = """hetir 1
+kernel k(%c: bool from 0) {
+  %z: i64 = const 0
+  %n: i64 = const 5
+  %o: i64 = const 1
+  if %c {
+    barrier scope=workgroup
+    yield
+  } else {
+    yield
+  }
+  return
+}
+"""
+FOR = "for %z, %n, %o (%i: i64) {"
+ELSE = """ else {
+    yield
+  }"""
 
 
 def test_capabilities_that_a_device_does_not_list_are_named() -> None:

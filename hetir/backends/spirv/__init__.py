@@ -11,7 +11,7 @@ from hetir.backends.spirv.emit import Emitter, entry_of
 from hetir.backends.spirv.flavour import Flavour, Workgroup
 from hetir.backends.spirv.lanes import exchanges
 from hetir.backends.spirv.opencl import OpenCL
-from hetir.backends.spirv.options import EXCHANGES, Options, optional
+from hetir.backends.spirv.options import Options, optional
 from hetir.backends.spirv.targets import resolve
 from hetir.backends.spirv.uniform import check_exchanges
 from hetir.backends.spirv.vulkan import Vulkan
@@ -22,12 +22,11 @@ from hetir.passes import pressure
 from hetir.passes.expand_arrays import expand_arrays
 from hetir.passes.layout import layout_of
 from hetir.passes.legalize import legalize
-from hetir.passes.lower_exits import lower_exits
 from hetir.passes.sites import sites_of
 
 __all__ = ["FLAVOURS", "compile_kernel", "disassemble", "fingerprint"]
 
-VERSION = 7  # of the code that this backend writes, part of every key
+VERSION = 8  # of the code that this backend writes, part of every key
 
 FLAVOURS: dict[str, type[Flavour]] = {"spirv:opencl": OpenCL, "spirv:vulkan": Vulkan}
 
@@ -46,7 +45,7 @@ def compile_kernel(
     validator is installed.
     """
     check_exchanges(kernel, target)
-    expanded = expand_arrays(_straight(kernel) if target == "spirv:opencl" else kernel)
+    expanded = expand_arrays(kernel)
     lowered, layout, binary = _emitted(expanded, target, workgroup)
     variants = tuple(
         Variant(
@@ -75,17 +74,6 @@ def compile_kernel(
         variants=variants,
         key=hashlib.sha256(shaped).hexdigest(),
     )
-
-
-def _straight(kernel: Kernel) -> Kernel:
-    """One `return`, at the end, in kernels with barriers.
-
-    PoCL 6.0 lets work-items go on that have returned after a barrier in a branch.
-    """
-    body = tuple(walk(kernel.body))
-    meets = any(op.spec is ops.BARRIER or op.spec in EXCHANGES for op in body)
-    leaves = sum(op.spec is ops.RETURN for op in body) > 1
-    return lower_exits(kernel) if meets and leaves else kernel
 
 
 def _emitted(

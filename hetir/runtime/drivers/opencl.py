@@ -39,7 +39,7 @@ from hetir.runtime.driver import (
 )
 from hetir.runtime.drivers.opencl_device import TARGET, lacks, offers, portrait
 from hetir.runtime.drivers.spirv import listing, switched_on
-from hetir.runtime.drivers.trial import Options, fuses, passes
+from hetir.runtime.drivers.trial import Options, fuses, parts, passes
 
 _COMPLETE = 0
 _GRACE_SECONDS = 2.0
@@ -182,6 +182,7 @@ class OpenClDriver(Driver):
         self._trials = threading.Lock()
         self._tried: dict[str, Tried] = {}
         self._tried_fma: dict[str, bool] = {}
+        self._tried_branches: bool | None = None
         processor = bool(device.type & _cl().device_type.CPU)
         offered = partial(offers, device)
         self.options = Options(self, self._alone, TARGET, offered, processor=processor)
@@ -288,7 +289,9 @@ class OpenClDriver(Driver):
         if not all(t.faithful for t in tried):
             raise _unreproducible("its division, square roots or sums are not IEEE's")
         if found.fuses and not all(map(self._fuses, types)):
-            raise _unreproducible("its fma rounds twice")
+            raise _unreproducible("its fma is not IEEE's")
+        if found.branches and not self._parts():
+            raise _unreproducible("work-items cannot part after a barrier that stands in a branch")
         need, have = artifact.resources.shared_bytes, self._device.local_mem_size
         if need > have:
             raise DriverError(
@@ -340,6 +343,13 @@ class OpenClDriver(Driver):
             log = program.get_build_info(self._device, cl.program_build_info.LOG)
             name = cl.status_code.to_string(failure.code, "code %d")
             raise DriverError("clBuildProgram", failure.code, f"{name}: {log.strip()}") from failure
+
+    def _parts(self) -> bool:
+        """Try branches after barriers in branches, once (PoCL 6.0 takes one way for all)."""
+        with self._trials:
+            if self._tried_branches is None:
+                self._tried_branches = parts(self, self._alone, TARGET)
+        return self._tried_branches
 
     def _fuses(self, dtype: str) -> bool:
         """Try the device's `fma`, once a type."""

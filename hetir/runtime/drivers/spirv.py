@@ -17,6 +17,7 @@ _MAGIC = 0x07230203
 _HEADER_WORDS = 5
 _OP_CAPABILITY, _OP_ENTRY_POINT = 17, 15
 _OP_SPEC_CONSTANT_TRUE, _OP_SPEC_CONSTANT_FALSE = 48, 49
+_OP_SELECTION_MERGE, _OP_LABEL, _OP_CONTROL_BARRIER = 247, 248, 224
 _OP_EXT_INST, _OPENCL_FMA = 12, 26
 _OP_EXECUTION_MODE, _OP_LOOP_MERGE = 16, 246
 _CAPABILITIES = {
@@ -46,12 +47,16 @@ Instruction = tuple[int, int, int]
 
 
 class Listing(NamedTuple):
-    """The entry points and the capabilities of a module; whether it loops, or calls `fma`."""
+    """The entry points and the capabilities of a module; whether it loops, or calls `fma`.
+
+    `branches` says that a barrier stands in a branch.
+    """
 
     entries: frozenset[str]
     capabilities: Mapping[int, str]
     loops: bool
     fuses: bool
+    branches: bool
 
 
 def _instructions(binary: bytes) -> Iterator[Instruction]:
@@ -80,7 +85,8 @@ def listing(binary: bytes, environment: str = "") -> Listing:
     """
     entries: set[str] = set()
     capabilities: dict[int, str] = {}
-    loops = fuses = False
+    loops = fuses = branches = False
+    merges: list[int] = []  # the blocks where the branches around end
     for at, count, opcode in _instructions(binary):
         loops |= opcode == _OP_LOOP_MERGE
         if opcode == _OP_CAPABILITY:
@@ -88,13 +94,20 @@ def listing(binary: bytes, environment: str = "") -> Listing:
             capabilities[number] = _CAPABILITIES.get(number, f"capability {number}")
         elif opcode == _OP_EXT_INST:
             fuses |= struct.unpack_from("<I", binary, 4 * at + 16) == (_OPENCL_FMA,)
+        elif opcode == _OP_SELECTION_MERGE:
+            merges += struct.unpack_from("<I", binary, 4 * at + 4)
+        elif opcode == _OP_LABEL and merges:
+            if struct.unpack_from("<I", binary, 4 * at + 4) == (merges[-1],):
+                merges.pop()
+        elif opcode == _OP_CONTROL_BARRIER:
+            branches |= bool(merges)
         elif opcode == _OP_ENTRY_POINT:
             data = binary[4 * (at + 3) : 4 * (at + count)]
             entries.add(data.partition(b"\0")[0].decode(errors="replace"))
     complaint = spirv_tools.complaint(binary, environment or f"spv{binary[6]}.{binary[5]}")
     if complaint:
         raise DriverError("SPIR-V", 0, f"the module is not valid: {complaint}")
-    return Listing(frozenset(entries), capabilities, loops, fuses)
+    return Listing(frozenset(entries), capabilities, loops, fuses, branches)
 
 
 def switched_on(binary: bytes) -> bytes:

@@ -94,19 +94,33 @@ def passes(driver: Driver, load: Load, target: str, dtype: str) -> bool:
 
 
 def fuses(driver: Driver, load: Load, target: str, dtype: str) -> bool:
-    """Whether `fma` rounds once: it finds what a product lost when it was rounded."""
+    """Whether `fma` rounds once: it finds what a product lost, and keeps to subnormal numbers."""
     (x, y), _ = _operands(dtype)
-    x, y = x[256:320], y[256:320]
+    x, y = x[256:320].copy(), y[256:320].copy()
     rounded = x * y
     exact = [Fraction(float(a)) * Fraction(float(b)) for a, b in zip(x, y, strict=True)]
     lost = [float(e - Fraction(float(r))) for e, r in zip(exact, rounded, strict=True)]
     try:
         program = load(_artifact("fma_check", target, dtype, dtype, 4))
-        arrays = [x, y, -rounded, np.zeros_like(x)]
-        *_, found = _run(driver, program, arrays, (len(x), 1, 1), (1, 1, 1))
+        z, least = -rounded, np.finfo(x.dtype).smallest_subnormal
+        x[:2], y[:2], z[:2] = least, (-1, 3), least
+        want = np.array(lost, x.dtype)
+        want[:2] = 0, 4 * least
+        *_, found = _run(driver, program, [x, y, z, np.zeros_like(x)], (len(x), 1, 1), (1, 1, 1))
     except DriverError:
         return False
-    return bool((found == np.array(lost, x.dtype)).all())
+    return _same([found], [want])
+
+
+def parts(driver: Driver, load: Load, target: str) -> bool:
+    """Whether work-items may take unlike ways after a barrier that stands in a branch."""
+    try:
+        program = load(_artifact("branch_check", target, "i32", "i32", 2))
+        arrays = [np.zeros(64, np.int32), np.ones(64, np.int32)]
+        found, _ = _run(driver, program, arrays, (1, 1, 1), (64, 1, 1))
+    except DriverError:
+        return False
+    return found.tolist() == [1, 0] * 32
 
 
 def compares(driver: Driver, load: Load, target: str) -> bool:
