@@ -215,9 +215,7 @@ WRONG = {
         "overlap",
         "Gather: dst and src0 overlap",
         "Gather(",
-        ONE
-        + "    auto u = t[512].ReinterpretCast<uint32_t>();\n"
-        + "    Gather(t, t, u, 0, 64);",
+        ONE + "    auto u = t[512].ReinterpretCast<uint32_t>();\n" + "    Gather(t, t, u, 0, 64);",
     ),
     "past_a_tensor": (
         "bounds",
@@ -241,9 +239,7 @@ WRONG = {
         "bounds",
         "DataCopy ends 32 bytes past what SetGlobalBuffer was told",
         "DataCopy(",
-        ONE
-        + "    x.SetGlobalBuffer((__gm__ float *)a, 504);\n"
-        + "    DataCopy(t, x, 512);",
+        ONE + "    x.SetGlobalBuffer((__gm__ float *)a, 504);\n" + "    DataCopy(t, x, 512);",
     ),
     "scalar_past_an_array": (
         "bounds",
