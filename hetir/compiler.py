@@ -36,7 +36,7 @@ from hetir.version import CODE_VERSION
 
 if TYPE_CHECKING:
     from hetir import emulator
-    from hetir.backends import cpu, ptx, spirv
+    from hetir.backends import ascend, cpu, ptx, spirv
     from hetir.backends.cpu import stack as cpu_stack
     from hetir.emulator import ptx as emulated_ptx
     from hetir.passes import harness
@@ -44,6 +44,7 @@ else:
     # a launch of cached code on one device needs none of these
     emulator, emulated_ptx = lazy("hetir.emulator"), lazy("hetir.emulator.ptx")
     cpu, ptx, spirv = (lazy(f"hetir.backends.{name}") for name in ("cpu", "ptx", "spirv"))
+    ascend = lazy("hetir.backends.ascend")
     cpu_stack = lazy("hetir.backends.cpu.stack")
     harness = lazy("hetir.passes.harness")
 
@@ -65,7 +66,7 @@ class TargetError(CompileError):
 # one module a family of targets: `compile_kernel(kernel, target=, workgroup=, assumptions=)` gives
 # an artifact, `fingerprint(target)` is part of the key, and `USES` has the fields of Assumptions
 # that the code depends on
-_BACKENDS: Mapping[str, Any] = {"cpu": cpu, "ptx": ptx, "spirv": spirv}
+_BACKENDS: Mapping[str, Any] = {"cpu": cpu, "ptx": ptx, "spirv": spirv, "ascend": ascend}
 # what says the two last without LLVM
 _DESCRIBED: Mapping[str, Any] = {**_BACKENDS, "cpu": host}
 _NOTHING = Assumptions()

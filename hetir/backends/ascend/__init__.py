@@ -1,0 +1,53 @@
+"""Ascend C: hetIR to source for Huawei's processors, as lanes of the Unified Buffer."""
+
+from __future__ import annotations
+
+import hashlib
+
+from hetir.artifact import Artifact, Resources
+from hetir.backends.ascend.simd import Workgroup, build
+from hetir.backends.ascend.targets import SIMD, resolve
+from hetir.ir.core import Kernel
+from hetir.passes.layout import layout_of
+from hetir.target import Assumptions
+
+__all__ = ["SIMD", "USES", "compile_kernel", "fingerprint"]
+
+VERSION = 1  # of the code that this backend writes, part of every key
+
+USES = frozenset({"disjoint"})
+"""The promises of a launch that change the code."""
+
+
+def fingerprint(target: str) -> str:
+    """Part of the cache key."""
+    return f"{resolve(target).fingerprint} {VERSION}"
+
+
+def compile_kernel(
+    kernel: Kernel,
+    *,
+    target: str = "ascend:910b",
+    workgroup: Workgroup | None = None,
+    assumptions: Assumptions | None = None,
+) -> Artifact:
+    """Compile a kernel without calls to an Ascend C source file.
+
+    `workgroup` fixes the work-items a workgroup. Without it a kernel whose work-items work
+    together is compiled for the artifact's own choice, and any other kernel for all sizes.
+    """
+    promised = assumptions or Assumptions()
+    made = build(kernel, target, workgroup, promised.disjoint)
+    shaped = b"\0".join((fingerprint(target).encode(), made.text.encode()))
+    return Artifact(
+        kernel=kernel.name,
+        target=target,
+        entry=made.entry,
+        text=made.text,
+        binary=None,
+        layout=layout_of(kernel),
+        resources=Resources(shared_bytes=made.buffer_bytes, source="hetir's plan"),
+        workgroup=made.workgroup,
+        subgroup_size=kernel.options.width,
+        key=hashlib.sha256(shaped).hexdigest(),
+    )

@@ -1,0 +1,405 @@
+"""Loads and stores: whole rows by the copy engines, shared arrays by Gather, the rest by lanes."""
+
+from __future__ import annotations
+
+from hetir.backends.ascend.simd_program import Access
+from hetir.backends.ascend.simd_reps import (
+    FULL,
+    Affine,
+    Array,
+    Bound,
+    Box,
+    Num,
+    Pointer,
+    Rep,
+    Tensor,
+    Uniform,
+    grouped,
+    minus,
+    plus,
+    times,
+)
+from hetir.backends.ascend.simd_scalar import c_type
+from hetir.backends.ascend.simd_state import storage
+from hetir.backends.ascend.simd_vector import Vectors
+from hetir.ir import ops
+from hetir.ir.core import Operation, Region, walk
+from hetir.ir.types import BOOL, ArrayType, Scalar
+
+_BLOCK = 32
+_WRITERS = (ops.STORE, ops.ATOMIC_STORE, ops.ATOMIC_RMW, ops.ATOMIC_CAS)
+_ADDED = frozenset({"f32", "f16", "bf16", "i32", "u32", "i16", "i8"})
+_COMPARED = frozenset({"i32", "i16", "i8"})
+
+
+class Memory(Vectors):
+    """The accesses of a kernel."""
+
+    region: Region
+
+    # ---- loads ---------------------------------------------------------------------------
+
+    def load(self, op: Operation) -> None:
+        """A plain load, or an atomic one that no other workgroup is waited for with."""
+        self._check_atomic_load(op)
+        target = self.reps.get(op.operands[0])
+        rep = None
+        if isinstance(target, Array):
+            rep = self._load_local(op, target)
+        elif isinstance(target, Pointer):
+            rep = self._load_global(op, target)
+        if rep is not None:
+            self.reps[op.result] = rep
+            return
+        if self.group.scatters and not isinstance(target, Array):
+            self.flush()
+        self.group.loads |= not isinstance(target, Array)
+        self.group.memory = True
+        self.later(op)
+
+    def _check_atomic_load(self, op: Operation) -> None:
+        wide = op.attrs.get("scope") in ("device", "system")
+        if op.spec is ops.ATOMIC_LOAD and wide:
+            raise self.refuse(op, "waiting for other workgroups is not available")
+
+    def _load_global(self, op: Operation, target: Pointer) -> Rep | None:
+        kind, offset = _element(op), self.reps.get(op.operands[1])
+        if isinstance(offset, Uniform):
+            if self.group.scatters:
+                self.flush()
+            self.at(op)
+            text = f"LoadGlobal<{storage(kind)}>({target.text}, {offset.text})"
+            text = f"{text} != 0" if kind == BOOL else text
+            name = self.scalar(
+                c_type(kind), op.result.name or "loaded", text, [Access(target.place)]
+            )
+            return Uniform(name)
+        if not isinstance(offset, Affine) or not self._rows(offset, kind):
+            return None
+        if self.group.scatters:
+            self.flush()
+        self.at(op)
+        made = Tensor(self.buffer(op.result.name or _array_name(op), storage(kind)), storage(kind))
+        lines = self._row_copies(offset, kind, made, target, into=True)
+        self.instr("MTE2", lines, [Access(target.place)], [self.access(made)], op="CopyIn")
+        return made
+
+    def _rows(self, offset: Affine, kind: Scalar) -> bool:
+        """Whether lanes that agree in y and z lie one after the other, and can be copied so."""
+        if not self.chip.pads or kind == BOOL or not isinstance(self.mask, Box):
+            return False
+        if offset.factors[0] != kind.bytes:
+            return False
+        several = any(a > 0 for a in self.shape.axes)
+        return not several or self.shape.extents[0] * kind.bytes % _BLOCK == 0
+
+    def _row_copies(
+        self, offset: Affine, kind: Scalar, made: Tensor, target: Pointer, *, into: bool
+    ) -> list[str]:
+        """A copy of each row; `made` holds the lanes where they belong."""
+        assert isinstance(self.mask, Box)
+        bounds = [b or (0, n) for b, n in zip(self.mask.bounds, self.shape.extents, strict=True)]
+        (low, high), per = bounds[0], _BLOCK // kind.bytes
+        x, y, z = self.coords
+        gx, gy, _ = self.shape.extents
+        row: Num = 0 if self.shape.flat else times(gx, plus(y, times(gy, z)))
+        del x
+        first, left = _aligned(low, per)
+        start = plus(row, first)
+        place = made.text() if start == 0 else f"{made.buffer.name}[{start}]"
+        at = offset.at((low, y, z))
+        count = minus(high, low)
+        if into:
+            extra = f", {left}" if left != 0 else ""
+            line = f"CopyIn({place}, {target.text}, {at}, {count}{extra});"
+        else:
+            line = f"CopyOut({target.text}, {at}, {place}, {count});"
+        return self._each_row(bounds, line)
+
+    def _each_row(self, bounds: list[Bound], line: str) -> list[str]:
+        lines = [line]
+        for axis in self.shape.axes:
+            if axis > 0:
+                low, high = bounds[axis]
+                name = f"item_{'xyz'[axis]}"
+                head = f"for (int32_t {name} = {low}; {name} < {high}; ++{name}) {{"
+                lines = [head, *(f"    {text}" for text in lines), "}"]
+        return lines
+
+    # ---- stores --------------------------------------------------------------------------
+
+    def store(self, op: Operation) -> None:
+        """A store; atomic ones are as plain ones, which become visible when the kernel ends."""
+        target = self.reps.get(op.operands[0])
+        if isinstance(target, Array):
+            if not self._store_local(op, target):
+                self.group.memory = True
+                self.later(op)
+            return
+        if isinstance(target, Pointer) and self._store_rows(op, target):
+            return
+        if self.group.scatters or (self.group.loads and not self.disjoint and not self.chip.pads):
+            self.flush()
+        self.group.scatters = self.group.memory = True
+        self.later(op)
+
+    def _store_rows(self, op: Operation, target: Pointer) -> bool:
+        kind, offset = _element(op), self.reps.get(op.operands[1])
+        if not isinstance(offset, Affine) or not self._rows(offset, kind):
+            return False
+        assert isinstance(self.mask, Box)
+        low = (self.mask.bounds[0] or (0, 0))[0]
+        if low != 0 and not (self.shape.flat and kind.bytes in (2, 4)):
+            return False
+        value = self.tensor(op.operands[2])
+        if self.group.memory:
+            self.flush()
+        self.at(op)
+        if low == 0 and value.start == 0:
+            lines = self._row_copies(offset, kind, value, target, into=False)
+        elif low == 0:
+            value = self._copied(value)
+            lines = self._row_copies(offset, kind, value, target, into=False)
+        else:
+            high = (self.mask.bounds[0] or (0, 0))[1]
+            value = self._shifted(value, low, minus(high, low))
+            at, count = offset.at((low, 0, 0)), minus(high, low)
+            lines = [f"CopyOut({target.text}, {at}, {value.text(storage(kind))}, {count});"]
+        self.instr("MTE3", lines, [self.access(value)], [Access(target.place)], op="CopyOut")
+        return True
+
+    def _copied(self, value: Tensor) -> Tensor:
+        made = self.temp(value.buffer.kind)
+        self.copy_lanes(made, value, None)
+        return made
+
+    def _shifted(self, value: Tensor, low: Num, count: Num) -> Tensor:
+        """The lanes from `low` on, at the front of a tensor."""
+        size = value.buffer.size
+        made = self.temp(value.buffer.kind, "shifted")
+        self.gather(made, value.text(value.buffer.kind), self.access(value), (size, 0, 0),
+                    times(size, low), count)  # fmt: skip
+        return made
+
+    def gather(
+        self, made: Tensor, source: str, reads: Access, factors: tuple[int, int, int],
+        base: Num, count: Num,
+    ) -> None:  # fmt: skip
+        """`made` = the elements at `base` and the byte offsets of the lanes' local ids."""
+        table = self.offsets(factors)
+        start = base if isinstance(base, int) else f"static_cast<uint32_t>({base})"
+        line = f"Gather({made.text()}, {source}, {table.text()}, {start}, {count});"
+        self.instr("V", line, [reads, self.access(table)], [self.access(made)], op="Gather")
+
+    # ---- shared and private arrays -------------------------------------------------------
+
+    def _load_local(self, op: Operation, target: Array) -> Rep | None:
+        kind, offset = _element(op), self.reps.get(op.operands[1])
+        if kind == BOOL:
+            return None
+        if isinstance(offset, Uniform):
+            if self.group.memory:
+                self.flush()
+            self.at(op)
+            if target.private:
+                return self._row_of(op, target, offset.text)
+            index = self.index_of(target, offset.text)
+            name = op.result.name or _array_name(op)
+            text = f"{target.buffer.name}.GetValue({index})"
+            return Uniform(self.scalar(c_type(kind), name, text, [Access(target.buffer)]))
+        if target.private or not isinstance(offset, Affine) or kind.bytes not in (2, 4):
+            return None
+        return self._gathered(op, target, offset)
+
+    def _row_of(self, op: Operation, target: Array, offset: str) -> Tensor:
+        """A private array's element as its row of lanes, copied unless nothing changes it first."""
+        buffer = target.buffer
+        if offset.lstrip("-").isdigit():
+            start: Num = int(offset) // buffer.size * self.shape.lanes
+        else:
+            start = f"{grouped(offset)} / {buffer.size} * kLanes"
+        row = Tensor(buffer, buffer.kind, start)
+        if self._unchanged(op):
+            return row
+        made = Tensor(self.buffer(op.result.name or _array_name(op), buffer.kind), buffer.kind)
+        self.copy_lanes(made, row, None)
+        return made
+
+    def _unchanged(self, load: Operation) -> bool:
+        """Whether a loaded value's uses all come before the array may change, in its region."""
+        body = self.region.body
+        if load not in body:
+            return False
+        left = set(self.users.get(load.result, ()))
+        array = load.operands[0]
+        for op in body[body.index(load) + 1 :]:
+            if not left:
+                return True
+            if op in left:
+                if op.regions or op.spec.terminator:
+                    return False
+                left.discard(op)
+                if op.spec in _WRITERS and op.operands[0] is array:
+                    return not left
+                continue
+            inner = [op, *(o for r in op.regions for o in walk(r))]
+            if any(o.spec in _WRITERS and o.operands[0] is array for o in inner):
+                return False
+        return not left
+
+    def _gathered(self, op: Operation, target: Array, offset: Affine) -> Rep | None:
+        """A shared array at a fixed pattern of the lanes."""
+        size = target.buffer.size
+        factors = _numbers(offset.factors)
+        count = self._reach(target, offset)
+        if factors is None or min(factors) < 0 or count is None:
+            return None
+        if self.group.memory:
+            self.flush()
+        self.at(op)
+        made = Tensor(
+            self.buffer(op.result.name or _array_name(op), target.buffer.kind), target.buffer.kind
+        )
+        reads = Access(target.buffer)
+        aligned = isinstance(offset.base, int) and offset.base % _BLOCK == 0
+        if aligned and factors == self._linear_factors(size):
+            assert isinstance(offset.base, int)
+            start = offset.base // size
+            source = target.buffer.name if start == 0 else f"{target.buffer.name}[{start}]"
+            units = count * (size // 2) if isinstance(count, int) else f"{count} * {size // 2}"
+            line = f"CopyLanes({made.text()}, {source}, {units});"
+            self.instr("V", line, [reads], [self.access(made)], op="Or")
+        else:
+            self.gather(made, target.buffer.name, reads, factors, offset.base, count)
+        return made
+
+    def _reach(self, target: Array, offset: Affine) -> Num | None:
+        """How many lanes, from the first on, may be read; None where only each lane knows."""
+        assert isinstance(self.mask, Box | object)
+        if isinstance(self.mask, Box) and self.shape.flat:
+            prefix = self.mask.prefix()
+            if prefix is not None:
+                return prefix
+        if self.mask == FULL:
+            return self.shape.items
+        factors = _numbers(offset.factors)
+        if factors is None or not isinstance(offset.base, int):
+            return None
+        last = sum(f * (n - 1) for f, n in zip(factors, self.shape.extents, strict=True))
+        room = target.buffer.count * target.buffer.size - target.buffer.size
+        inside = offset.base >= 0 and offset.base + last <= room and min(factors) >= 0
+        return self.shape.items if inside else None
+
+    def _linear_factors(self, size: int) -> tuple[int, int, int]:
+        """The factors of an array with one element a lane, in the lanes' order."""
+        gx, gy, _ = self.shape.extents
+        whole = (size, size * gx, size * gx * gy)
+        x, y, z = (f if a in self.shape.axes else 0 for a, f in enumerate(whole))
+        return (x, y, z)
+
+    def _store_local(self, op: Operation, target: Array) -> bool:
+        kind, offset = _element(op), self.reps.get(op.operands[1])
+        if kind == BOOL:
+            return False
+        if target.private:
+            if not isinstance(offset, Uniform):
+                return False
+            self._store_row(op, target, offset.text)
+            return True
+        if not isinstance(offset, Affine) or kind.bytes < 2 or not isinstance(self.mask, Box):
+            return False
+        prefix = self.mask.prefix() if self.shape.flat else None
+        exact = _numbers(offset.factors) == self._linear_factors(kind.bytes)
+        aligned = isinstance(offset.base, int) and offset.base % _BLOCK == 0
+        if not (exact and aligned) or (prefix is None and self.mask != FULL):
+            return False
+        if self.pending(op.operands[2]):
+            return False
+        value = self.tensor(op.operands[2])
+        self.flush()
+        self.at(op)
+        assert isinstance(offset.base, int)
+        start = offset.base // kind.bytes
+        place = target.buffer.name if start == 0 else f"{target.buffer.name}[{start}]"
+        count = self.shape.items if prefix is None else prefix
+        units = (
+            count * (kind.bytes // 2) if isinstance(count, int) else f"{count} * {kind.bytes // 2}"
+        )
+        line = f"CopyLanes({place}, {value.text(target.buffer.kind)}, {units});"
+        self.instr("V", line, [self.access(value)], [Access(target.buffer)], op="Or")
+        return True
+
+    def _store_row(self, op: Operation, target: Array, offset: str) -> None:
+        buffer = target.buffer
+        if offset.lstrip("-").isdigit():
+            start: Num = int(offset) // buffer.size * self.shape.lanes
+        else:
+            start = f"{grouped(offset)} / {buffer.size} * kLanes"
+        self.flush()
+        self.at(op)
+        rep = self.reps[op.operands[2]]
+        self.assign_lanes(Tensor(buffer, buffer.kind, start), rep, op.operands[2].type, self.mask)
+
+    # ---- atomics -------------------------------------------------------------------------
+
+    def atomic(self, op: Operation) -> None:
+        """A read-modify-write: any on shared memory, on global memory what a copy can do."""
+        if not isinstance(self.reps.get(op.operands[0]), Array):
+            self._check_global(op)
+            if self.group.scatters:
+                self.flush()
+            self.group.scatters = True
+        self.group.memory = True
+        self.later(op)
+
+    def _check_global(self, op: Operation) -> None:
+        kind = _element(op)
+        if op.spec is ops.ATOMIC_CAS:
+            raise self.refuse(op, "a global compare-and-exchange is not available")
+        how = str(op.attrs["kind"])
+        if self.users.get(op.result):
+            raise self.refuse(op, "the old value of a global atomic is not available")
+        allowed = _COMPARED if how in ("min", "max") else _ADDED
+        if how not in ("add", "sub", "min", "max") or kind.name not in allowed:
+            raise self.refuse(op, f"a global atomic `{how}` of `{kind}` is not available")
+        if not self.chip.pads:
+            raise self.refuse(op, "a global atomic of single elements is not available")
+
+    def alloc(self, op: Operation) -> None:
+        """A shared array, or a private one with a row of lanes for each element."""
+        kind = op.attrs["type"]
+        assert isinstance(kind, ArrayType)
+        count = 1
+        for extent in kind.shape or ():
+            count *= extent
+        private = kind.space == "private"
+        lanes = self.shape.lanes if private else 1
+        buffer = self.buffer(
+            op.result.name or kind.space, storage(kind.element), max(1, count) * lanes
+        )
+        self.declare(buffer)
+        self.reps[op.result] = Array(buffer, private)
+
+
+def _aligned(low: Num, per: int) -> tuple[Num, Num]:
+    """The lane at the last block's start before a lane, and how far behind it the lane lies."""
+    if isinstance(low, int):
+        return low // per * per, low % per
+    return f"({low} & ~{per - 1})", f"{low} & {per - 1}"
+
+
+def _numbers(factors: tuple[Num, Num, Num]) -> tuple[int, int, int] | None:
+    x, y, z = factors
+    if isinstance(x, int) and isinstance(y, int) and isinstance(z, int):
+        return (x, y, z)
+    return None
+
+
+def _element(op: Operation) -> Scalar:
+    kind = op.attrs["element"]
+    assert isinstance(kind, Scalar)
+    return kind
+
+
+def _array_name(op: Operation) -> str:
+    return f"{op.operands[0].name or 'loaded'}_lanes"

@@ -1,0 +1,119 @@
+"""The Ascend targets: what each architecture does directly, and what it refuses and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+
+from hetir.backends.ascend import simd_scalar
+from hetir.backends.ascend.simd_state import Chip
+from hetir.diagnostics import CompileError
+from hetir.ir.types import SCALARS
+from hetir.limits import limits_of, targets
+from hetir.limits.model import AscendUnit
+from hetir.target import Key, Target, instances
+
+_ARCHITECTURES: Mapping[str, int] = {
+    "ascend:910b": 2201,
+    "ascend:910c": 2201,
+    "ascend:310p": 2002,
+}
+SIMD = tuple(_ARCHITECTURES)
+
+
+class UnknownAscendTargetError(CompileError):
+    """The target names no Ascend processor that hetir compiles for.
+
+    Cause: a misspelt name. Fix: write `ascend:910b`, `ascend:910c` or `ascend:310p`.
+    """
+
+    code = "HET390"
+
+
+@cache
+def chip_of(name: str) -> Chip:
+    """The architecture that a target name stands for."""
+    if name not in _ARCHITECTURES and name in targets():
+        raise UnknownAscendTargetError(
+            f"`{name}` has no backend in this version",
+            hint=f"write {', '.join(f'`{n}`' for n in SIMD[:-1])} or `{SIMD[-1]}`",
+        )
+    if name not in _ARCHITECTURES:
+        raise UnknownAscendTargetError(
+            f"there is no target `{name}`",
+            hint=f"write {', '.join(f'`{n}`' for n in SIMD[:-1])} or `{SIMD[-1]}`",
+        )
+    arch, limits = _ARCHITECTURES[name], limits_of(name)
+    assert isinstance(limits.unit, AscendUnit)
+    return Chip(
+        name=name,
+        arch=arch,
+        pads=arch == 2201,
+        int_equal=arch == 2201,
+        bfloat=arch == 2201,
+        buffer_bytes=limits.shared_bytes,
+    )
+
+
+@cache
+def resolve(name: str) -> Target:
+    """What a target name stands for."""
+    chip = chip_of(name)
+    covered: dict[Key, object] = dict.fromkeys(simd_scalar.RULES, True)
+    covered |= dict.fromkeys(_memory() | _PROGRAM, True)
+    return Target(
+        name=name,
+        fingerprint=f"{name} {chip.arch}",
+        rules=covered,
+        features=limits_of(name).features,
+        unsupported=_refused(covered),
+    )
+
+
+def _memory() -> frozenset[Key]:
+    kinds = tuple(SCALARS)
+    found = {(name, kind) for name in ("load", "store") for kind in kinds}
+    atomic = [k for k in kinds if not k.startswith("f8")]
+    found |= {(f"atomic.{name}", kind) for name in ("load", "store", "cas") for kind in atomic}
+    ways = ("add", "sub", "min", "max", "and", "or", "xor", "exchange")
+    found |= {
+        ("atomic.rmw", how, kind)
+        for how in ways
+        for kind in atomic
+        if kind != "f64" or how == "exchange"
+    }
+    return frozenset(found)
+
+
+def _refused(covered: Mapping[Key, object]) -> dict[Key, str]:
+    """Every op on f64 that needs more than moving its bits, and what no program of lanes can do."""
+    found = dict(_UNSUPPORTED)
+    for instance in instances():
+        key = instance.key
+        if "f64" in key and key not in covered:
+            found[key] = f"`{instance.spec.name}` on `f64` is not available (no f64 unit)"
+    return found
+
+
+# ops that the emitter handles itself
+_PROGRAM: frozenset[Key] = frozenset(
+    {
+        *((n,) for n in ("local_id", "group_id", "group_size", "num_groups", "global_id")),
+        *((n,) for n in ("lane_id", "subgroup_id", "subgroup_size", "alloc", "dim", "stride")),
+        *((n,) for n in ("base", "fence", "if", "for", "loop", "yield", "break", "continue")),
+        ("return",),
+        *(("shuffle", kind) for kind in SCALARS),
+        ("barrier", "workgroup"),
+        ("barrier", "subgroup"),
+    }
+)
+
+_UNSUPPORTED: Mapping[Key, str] = {
+    ("barrier", "device"): "a barrier over the whole grid is not available",
+    ("safe_point",): "stopping inside a workgroup is not available",
+    ("call",): "a call that was not inlined is not available",
+    ("view",): "an array that was not expanded is not available",
+    ("print",): "printing from a kernel is not available",
+    ("assert",): "reporting a failed check from a kernel is not available",
+    ("out_of_bounds",): "reporting accesses out of bounds is not available",
+}
