@@ -266,16 +266,14 @@ def tree_sum(values):
     """Adjacent pairs of each 64, then of the results."""
     parts = [list(values[i : i + 64]) for i in range(0, len(values), 64)]
     while True:
-        for k, part in enumerate(parts):
-            while len(part) > 1:
-                part = [a + b for a, b in zip(part[::2], part[1::2], strict=True)]
-            parts[k] = part
+        while len(parts[0]) > 1:
+            parts = [[a + b for a, b in zip(p[::2], p[1::2], strict=True)] for p in parts]
         if len(parts) == 1:
             return parts[0][0]
         parts = [[part[0] for part in parts]]
 
 
-def expected(name, blocks):
+def expected(name, blocks):  # noqa: C901 - one case a program
     """x, y, z afterwards, by NumPy."""
     x, y, z = numbers(1000), np.zeros(1000, np.float32), np.arange(1000, dtype=np.int32)
     match name:
@@ -426,6 +424,9 @@ extern "C" __global__ __aicore__ void {name}(GM_ADDR a, GM_ADDR b, GM_ADDR c, GM
 _C = {"f2": "half", "f4": "float", "i2": "int16_t", "i4": "int32_t", "u2": "uint16_t"}
 _C |= {"u4": "uint32_t", "i8": "int64_t", "i1": "int8_t", "u1": "uint8_t", "bf": "bfloat16_t"}
 EXACT = {"Add": np.add, "Sub": np.subtract, "Mul": np.multiply}
+EXACT_TYPES = ("f2", "f4", "i2", "i4")
+SHIFTED = ("i2", "u2", "i4", "u4")
+ROUGH = ("Exp", "Ln", "Sqrt", "Rsqrt", "Reciprocal")
 BITWISE = {"And": np.bitwise_and, "Or": np.bitwise_or}
 MODES = ("NONE", "RINT", "FLOOR", "CEIL", "ROUND", "TRUNC")
 CASTS = [
@@ -441,29 +442,25 @@ CASTS = [
 
 
 def _ops_source():
-    kernels = []
-    for op in EXACT:
-        for t in ("f2", "f4", "i2", "i4"):
-            kernels.append((f"{op}_{t}", "", t, t, f"{op}(r, p, q, n)"))
-    for op in BITWISE:
-        kernels.append((f"{op}_u2", "", "u2", "u2", f"{op}(r, p, q, n)"))
-    for t in ("i2", "u2", "i4", "u4"):
-        kernels.append((f"Left_{t}", "", t, t, f"ShiftLeft(r, p, {_C[t]}(3), n)"))
-        kernels.append((f"Right_{t}", "", t, t, f"ShiftRight(r, p, {_C[t]}(3), n)"))
     loud = "SetSaturationFlag<SaturationMode::FLOAT>(false);"
-    for s, d, m in CASTS:
-        body = f"Cast(r, p, RoundMode::CAST_{m}, n)"
-        kernels.append((f"Cast_{s}_{d}_{m}", loud, s, d, body))
-    kernels.append(("Loud", loud, "f2", "f2", "Mul(r, p, q, n)"))
-    kernels.append(("Quiet", "", "f2", "f2", "Mul(r, p, q, n)"))
-    for op in ("Div", "Max"):
-        kernels.append((op, "", "f4", "f4", f"{op}(r, p, q, n)"))
-    for op in ("Exp", "Ln", "Sqrt", "Rsqrt", "Reciprocal"):
-        kernels.append((op, "", "f4", "f4", f"{op}(r, p, n)"))
-    text = OPS
-    for name, setup, s, d, body in kernels:
-        text += _ONE.format(name=name, setup=setup, source=_C[s], target=_C[d], body=body)
-    return text
+    kernels = [
+        *((f"{op}_{t}", "", t, t, f"{op}(r, p, q, n)") for op in EXACT for t in EXACT_TYPES),
+        *((f"{op}_u2", "", "u2", "u2", f"{op}(r, p, q, n)") for op in BITWISE),
+        *((f"Left_{t}", "", t, t, f"ShiftLeft(r, p, {_C[t]}(3), n)") for t in SHIFTED),
+        *((f"Right_{t}", "", t, t, f"ShiftRight(r, p, {_C[t]}(3), n)") for t in SHIFTED),
+        *(
+            (f"Cast_{s}_{d}_{m}", loud, s, d, f"Cast(r, p, RoundMode::CAST_{m}, n)")
+            for s, d, m in CASTS
+        ),
+        ("Loud", loud, "f2", "f2", "Mul(r, p, q, n)"),
+        ("Quiet", "", "f2", "f2", "Mul(r, p, q, n)"),
+        *((op, "", "f4", "f4", f"{op}(r, p, q, n)") for op in ("Div", "Max")),
+        *((op, "", "f4", "f4", f"{op}(r, p, n)") for op in ROUGH),
+    ]
+    return OPS + "".join(
+        _ONE.format(name=name, setup=setup, source=_C[s], target=_C[d], body=body)
+        for name, setup, s, d, body in kernels
+    )
 
 
 OPS_SOURCE = _ops_source()

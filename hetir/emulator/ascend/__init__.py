@@ -6,12 +6,14 @@ find is reported with the line of the source; `docs/ascend-shim.md` lists them.
 
 from hetir.emulator.ascend.build import ShimBuildError, compilers
 from hetir.emulator.ascend.report import Fault, Report, ShimFaultError
-from hetir.emulator.ascend.run import ORDERS, Shape, launch_block, run, run_in_place
+from hetir.emulator.ascend.run import ORDERS, Job, Place, Shape, launch_block, run, run_in_place
 from hetir.emulator.ascend.sites import Sync, sync_sites
 
 __all__ = [
     "ORDERS",
     "Fault",
+    "Job",
+    "Place",
     "Report",
     "Shape",
     "ShimBuildError",

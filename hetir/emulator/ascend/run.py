@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
@@ -86,6 +86,31 @@ def disabled_lines(source: str, disabled: Collection[int]) -> list[int]:
     return [sites[index].line for index in disabled]
 
 
+class More(TypedDict, total=False):
+    """What `run` may be told beyond what every run needs.
+
+    entry: the kernel's name; the first of the source if left out.
+    addresses: offset in the launch block to the number of the array whose address goes there.
+    shape: the launch, which SIMT code needs; taken from the launch block if left out.
+    compiler: `g++` or `clang++`; the first that is here if left out.
+    reserve: whether 8 KiB of the Unified Buffer are kept for the framework; True if left out.
+    hazards: report accesses that nothing orders (if left out); without, they show as wrong values.
+    late_types: report element types that an operation does not take when it runs.
+    align: where arrays may start, 512; a small one lets them end next to unmapped memory.
+    seconds: how long the kernel may take, 60.
+    """
+
+    entry: str | None
+    addresses: Mapping[int, int]
+    shape: Shape | None
+    compiler: str | None
+    reserve: bool
+    hazards: bool
+    late_types: bool
+    align: int
+    seconds: float
+
+
 def run(
     source: str,
     *,
@@ -95,15 +120,7 @@ def run(
     blocks: int,
     order: str | int = "newest",
     disabled: Collection[int] = (),
-    addresses: Mapping[int, int] | None = None,
-    entry: str | None = None,
-    shape: Shape | None = None,
-    compiler: str | None = None,
-    reserve: bool = True,
-    hazards: bool = True,
-    late_types: bool = False,
-    align: int = 512,
-    seconds: float = 60.0,
+    **more: Unpack[More],
 ) -> Report:
     """Compile a source and run one of its kernels; what it writes is in `arrays` afterwards.
 
@@ -115,29 +132,24 @@ def run(
         arch: `910b`, `310p`, `950`, or the number of the architecture.
         arrays: changed in place; one that is not writable is read-only to the kernel too.
         launch_block: as `launch_block()` makes it.
-        blocks: how many cores run the kernel.
+        blocks: how many cores run the kernel; SIMT code has its shape instead.
         order: how unkind the pipes are: one of ORDERS, `random:SEED`, `program`, or a number.
         disabled: the numbers (see `sync_sites`) of calls that do nothing.
-        addresses: offset in the launch block to the number of the array whose address goes there.
-        entry: the kernel's name; the first of the source if left out.
-        shape: the launch, which SIMT code needs; taken from the launch block if left out.
-        compiler: `g++` or `clang++`; the first that is here if left out.
-        reserve: keep the 8 KiB of the Unified Buffer that the framework takes unless told not to.
-        hazards: report accesses that nothing orders; without, they show as wrong values alone.
-        late_types: report element types that an operation does not take when it runs.
-        align: where arrays may start; a small one lets them end next to unmapped memory.
-        seconds: how long the kernel may take.
+        more: see `More`.
 
     Raises:
         ShimBuildError: the compiler refused the source.
         ValueError: an order or a site that there is not, or an array that is not contiguous.
     """
     number = arch_number(arch)
-    name = entry or entry_of(source)
-    built = library(source, arch=number, compiler=compiler, late_types=late_types)
-    places, total = _place([*arrays], launch_block, align)
+    name = more.get("entry") or entry_of(source)
+    lines = disabled_lines(source, disabled)
+    words = order_words(order)
+    late_types = more.get("late_types", False)
+    built = library(source, arch=number, compiler=more.get("compiler"), late_types=late_types)
+    places, total = _place([*arrays], launch_block, more.get("align", 512))
     block = bytearray(launch_block)
-    for at, index in (addresses or {}).items():
+    for at, index in more.get("addresses", {}).items():
         block[at : at + 8] = places[index].address.to_bytes(8, "little")
     contents = [_bytes(array) for array in arrays]
     with tempfile.TemporaryDirectory() as folder:
@@ -145,22 +157,23 @@ def run(
         shared = np.memmap(memory, np.uint8, "w+", shape=(max(total, 1),))
         for place, content in zip(places, [*contents, np.frombuffer(block, np.uint8)], strict=True):
             _slice(shared, place)[:] = content
-        report = run_in_place(
-            built,
-            name,
+        job = Job(
+            built=built,
+            entry=name,
             memory=memory,
-            places=places,
-            arguments=[place.address for place in places],
+            places=tuple(places),
+            arguments=tuple(place.address for place in places),
             arch=number,
             blocks=blocks,
-            shape=shape or _shape_of(launch_block),
-            order=order,
-            lines=disabled_lines(source, disabled),
-            reserve=reserve,
-            hazards=hazards,
+            shape=more.get("shape") or _shape_of(launch_block),
+            order=words,
+            lines=tuple(lines),
+            reserve=more.get("reserve", True),
+            hazards=more.get("hazards", True),
             bounds=launch_bounds(source, name),
-            seconds=seconds,
+            seconds=more.get("seconds", 60.0),
         )
+        report = run_in_place(job)
         for place, array, content in zip(places, arrays, contents, strict=False):
             if array.flags.writeable:
                 content[:] = _slice(shared, place)
@@ -182,54 +195,72 @@ def launch_bounds(source: str, entry: str) -> int:
     return int(match[1]) if match else _DEFAULT_BOUNDS
 
 
-def run_in_place(
-    built: Path,
-    entry: str,
-    *,
-    memory: Path,
-    places: Sequence[Place],
-    arguments: Sequence[int],
-    arch: int,
-    blocks: int,
-    shape: Shape,
-    order: str | int = "newest",
-    lines: Collection[int] = (),
-    reserve: bool = True,
-    hazards: bool = True,
-    bounds: int = 1024,
-    seconds: float = 60.0,
-) -> Report:
-    """Run a compiled kernel over memory that already lies in a file; see `run`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One run of a compiled kernel over memory that lies in a file.
 
-    `built` is what `library` gave, `arguments` are its parameters (addresses), `lines` the lines
-    whose synchronising calls do nothing, `bounds` what its `__launch_bounds__` says.
+    `built` is what `library` gave, `arguments` are the kernel's parameters (addresses), `lines`
+    the lines whose synchronising calls do nothing, `order` what `order_words` gave, `bounds` what
+    its `__launch_bounds__` says.
     """
-    limit = usable_bytes(arch, reserve)
-    with tempfile.TemporaryDirectory() as folder:
-        job, written = Path(folder) / "job", Path(folder) / "report"
-        rows = [f"library {built}", f"entry {entry}", f"memory {memory}", f"report {written}"]
-        rows += [f"arch {arch}", f"blocks {blocks}", f"cores {_CORES[arch]}", f"limit {limit}"]
-        rows += [f"reserve {_RESERVED * reserve}", f"hazards {int(hazards)}"]
-        rows += [f"order {order_words(order)}"]
-        rows += ["grid " + " ".join(map(str, shape.grid))]
-        rows += ["threads " + " ".join(map(str, shape.workgroup))]
-        rows += ["disabled " + " ".join(map(str, lines))] if lines else []
-        rows += ["simt", f"bounds {bounds}"] if arch == 3510 else []
+
+    built: Path
+    entry: str
+    memory: Path
+    places: tuple[Place, ...]
+    arguments: tuple[int, ...]
+    arch: int
+    blocks: int
+    shape: Shape
+    order: str = "newest 1"
+    lines: tuple[int, ...] = ()
+    reserve: bool = True
+    hazards: bool = True
+    bounds: int = _DEFAULT_BOUNDS
+    seconds: float = 60.0
+
+    def text(self, report: Path) -> str:
+        """The job as the runner reads it: a key and its values a line."""
+        limit = usable_bytes(self.arch, self.reserve)
+        rows = [
+            f"library {self.built}",
+            f"entry {self.entry}",
+            f"memory {self.memory}",
+            f"report {report}",
+            f"arch {self.arch}",
+            f"blocks {self.blocks}",
+            f"cores {_CORES[self.arch]}",
+            f"limit {limit}",
+            f"reserve {_RESERVED * self.reserve}",
+            f"hazards {int(self.hazards)}",
+            f"order {self.order}",
+            "grid " + " ".join(map(str, self.shape.grid)),
+            "threads " + " ".join(map(str, self.shape.workgroup)),
+            "disabled " + " ".join(map(str, self.lines)),
+        ]
+        rows += ["simt", f"bounds {self.bounds}"] if self.arch == 3510 else []
         rows += [
             f"region {at.address} {at.size} {at.offset} {at.item} {int(at.writable)} {at.name}"
-            for at in places
+            for at in self.places
         ]
-        rows += [f"argument {address}" for address in arguments]
-        job.write_text("\n".join(rows) + "\n", encoding="utf-8")
+        rows += [f"argument {address}" for address in self.arguments]
+        return "\n".join(rows) + "\n"
+
+
+def run_in_place(job: Job) -> Report:
+    """Run a compiled kernel in a process of its own. Raises ShimBuildError."""
+    with tempfile.TemporaryDirectory() as folder:
+        path, written = Path(folder) / "job", Path(folder) / "report"
+        path.write_text(job.text(written), encoding="utf-8")
         try:
             done = subprocess.run(
-                [str(runner()), str(job)], capture_output=True, timeout=seconds, check=False
+                [str(runner()), str(path)], capture_output=True, timeout=job.seconds, check=False
             )
         except subprocess.TimeoutExpired:
-            message = f"the kernel did not end within {seconds:g} seconds"
+            message = f"the kernel did not end within {job.seconds:g} seconds"
             return Report(faults=(Fault(kind="timeout", message=message, line=0, core=0),))
         text = written.read_text(encoding="utf-8") if written.exists() else ""
-    return _parse(text, done.returncode, done.stderr, built)
+    return _parse(text, done.returncode, done.stderr, job.built)
 
 
 _LINE_FLAG = 1 << 63
