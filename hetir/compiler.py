@@ -162,8 +162,16 @@ class NotAKernelError(CompileError):
 
 def need_kernel(kernel: object) -> None:
     """Raise NotAKernelError for what `@hetir.kernel` did not make."""
+    name = getattr(kernel, "__name__", type(kernel).__name__)
+    # functools.wraps copies a kernel's attributes to what stands in its place
+    if not hasattr(kernel, "specialise") and hasattr(
+        getattr(kernel, "__wrapped__", None), "specialise"
+    ):
+        raise NotAKernelError(
+            f"`{name}` is what a decorator above `@hetir.kernel` made of the kernel",
+            hint=f"remove that decorator, or use the kernel itself: `{name}.__wrapped__`",
+        )
     if not isinstance(getattr(kernel, "options", None), Options):
-        name = getattr(kernel, "__name__", type(kernel).__name__)
         raise NotAKernelError(
             f"`{name}` is not a kernel", hint="write `@hetir.kernel` above its `def`"
         )

@@ -40,6 +40,9 @@ else:  # few launches need it
 
 Extents = int | tuple[int, ...]
 
+# objects whose methods a kernel remembers as kernels of their own
+_MOST_OBJECTS = 32
+
 
 class KernelUseError(LaunchError):
     """A kernel is called or launched in a way that it cannot be.
@@ -207,6 +210,9 @@ def _promises(assumptions: Assumptions, kernel: IrKernel) -> str:
 class Kernel:
     """A kernel; made by `@hetir.kernel`.
 
+    Another decorator above `@hetir.kernel` gets this object; what it returns in its place is no
+    kernel, and `hetir.compile` and `hetir.check` say so.
+
     `kernel[grid, workgroup](arguments...)` launches on the CPU and waits; `launch` chooses
     the device and does not wait. Specialisations are made when new argument types come.
     """
@@ -250,7 +256,7 @@ class Kernel:
         """A method as a kernel: the object is a compile-time constant."""
         if instance is None:
             return self
-        found = self._methods.get(id(instance))
+        found = self._methods.pop(id(instance), None)
         if found is None or found.bound[0] is not instance:
             found = Kernel(
                 self.function,
@@ -259,7 +265,10 @@ class Kernel:
                 workgroup=self._workgroup,
                 bound=(instance,),
             )
-            self._methods[id(instance)] = found
+        # each keeps its object alive: the ones that were used last
+        self._methods[id(instance)] = found
+        if len(self._methods) > _MOST_OBJECTS:
+            self._methods.pop(next(iter(self._methods)), None)
         return found
 
     @property

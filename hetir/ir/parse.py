@@ -50,11 +50,14 @@ class TextError(CompileError):
 
     code = "HET110"
 
-    def __init__(self, message: str, loc: Loc, text: str, hint: str | None = None) -> None:
-        super().__init__(message, Label(loc, ""), hint=hint)
-        # the text need not be on disk: let it be found like a source file, once
-        lines = [f"{line}\n" for line in text.split("\n")]
-        linecache.cache[loc.file] = (len(text), None, lines, loc.file)
+    def __init__(
+        self, message: str, loc: Loc | None = None, text: str = "", hint: str | None = None
+    ) -> None:
+        super().__init__(message, *((Label(loc, ""),) if loc else ()), hint=hint)
+        if loc:
+            # the text need not be on disk: let it be found like a source file, once
+            lines = [f"{line}\n" for line in text.split("\n")]
+            linecache.cache[loc.file] = (len(text), None, lines, loc.file)
         self.rendered = render(self)
 
     def __str__(self) -> str:
@@ -63,6 +66,11 @@ class TextError(CompileError):
 
 def parse_module(text: str, file: str = "<hir>") -> Module:
     """Read a module; it need not verify. Raises TextError with the place."""
+    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TextError(
+            f"hetIR is read from text, got a `{type(text).__name__}`",
+            hint="read a file first: `hetir.parse(path.read_text())`",
+        )
     return _Parser(text, file).module()
 
 

@@ -1,8 +1,10 @@
 """`@hetir.kernel`: arguments, specialisation, options, methods, and what is refused."""
 
 import functools
+import gc
 import subprocess
 import sys
+import weakref
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -507,3 +509,50 @@ def test_equal_constants_of_unlike_types_are_kept_apart():
         store[1, 1](np.zeros(1), Setting(value))
         said.append(len(store.specialisations))
     assert said == [1, 2, 3]
+
+
+def test_objects_of_methods_are_let_go():
+    class Scale:
+        def __init__(self, by):
+            self.by = by
+
+        @hetir.kernel
+        def run(self, x):
+            x[hl.global_id(0)] *= self.by
+
+    alive, x = [], np.ones(1)
+    for by in range(1, 101):
+        scale = Scale(by)
+        assert scale.run is scale.run
+        alive.append(weakref.ref(scale))
+    scale.run[1, 1](x)
+    assert x[0] == 100
+    del scale
+    gc.collect()
+    assert sum(ref() is not None for ref in alive) <= 32
+
+
+def test_a_decorator_above_a_kernel_is_named_in_the_error():
+    def logged(function):
+        @functools.wraps(function)
+        def call(*arguments):
+            return function(*arguments)
+
+        return call
+
+    @logged
+    @hetir.kernel(grid=1, workgroup=1)
+    def kernel(x):
+        x[0] = 7
+
+    x = np.zeros(1)
+    kernel(x)
+    assert x[0] == 7
+    for use in (
+        lambda: hetir.compile(kernel, "f64[:]"),
+        lambda: hetir.check(kernel, (x,), 1, 1),
+    ):
+        with pytest.raises(HetirError, match=r"a decorator above `@hetir\.kernel`") as caught:
+            use()
+        assert "kernel.__wrapped__" in str(caught.value)
+    assert "store" in kernel.__wrapped__.hir("f64[:]")

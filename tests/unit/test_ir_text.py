@@ -348,3 +348,9 @@ def test_mutated_texts():
 def test_any_text(text):
     survives(text)
     survives("kernel k(%a: f32 from 0) {\n" + text)
+
+
+@pytest.mark.parametrize("value", [3, None, b"kernel"])
+def test_only_text_is_read(value):
+    with pytest.raises(TextError, match=f"got a `{type(value).__name__}`"):
+        parse_module(value)

@@ -317,3 +317,49 @@ def test_a_forbidden_outcome_names_the_axioms_and_shows_the_execution() -> None:
 def test_unreadable_text_is_refused_with_the_reason(text: str, message: str) -> None:
     with pytest.raises(LitmusError, match=message):
         litmus.parse(text)
+
+
+PLACED = """HETIR MP (* a comment
+over lines with stroe.relaxed.device x, 1 *)
+{ x=0; y=0; }
+ P0@wg 0,dev 0              | P1@wg 1,dev 0 ;
+ store.relaxed.device x, 1  | load.relaxed.device r0, y ;
+ store.relaxed.device y, 1  | load.relaxed.device r1, x ;
+exists (1:r0=1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "column"),
+    [
+        ("\n store.relaxed.device y, 1", "\n stroe.relaxed.device y, 1", 6, 2),
+        (" | load.relaxed.device r1, x", "", 6, 2),
+        ("P1@wg 1", "P1@gw 1", 4, 34),
+        ("y=0", "y=a", 3, 8),
+        ("1:r0=1)", "1:r0 ~ 1)", 7, 1),
+        ("HETIR", "IRHET", 1, 1),
+    ],
+)
+def test_a_mistake_is_shown_at_its_line(
+    tmp_path: Path, old: str, new: str, line: int, column: int
+) -> None:
+    assert PLACED.count(old) == 1
+    file = tmp_path / "mp.litmus"
+    file.write_text(PLACED.replace(old, new))
+    with pytest.raises(LitmusError) as caught:
+        litmus.read(file)
+    assert f"mp.litmus:{line}:{column}\n" in str(caught.value)
+    assert PLACED.replace(old, new).splitlines()[line - 1] in str(caught.value)
+
+
+def test_a_mistake_in_opencl_is_shown_at_its_token() -> None:
+    text = """OPENCL one
+{ [x]=0; }
+P0@wg 0, dev 0 (global atomic_int* x) {
+  int r0 = 1;
+  int r1 = 5 5;
+}
+exists (x=0)
+"""
+    with pytest.raises(LitmusError, match=":5:14\n"):
+        litmus.parse(text)

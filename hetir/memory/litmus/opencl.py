@@ -58,7 +58,13 @@ def program(sections: Sections) -> Program:
         spaces |= parameters
         body = sections.code[match.end() : _closing(sections.code, match.end())]
         reader = _Body(tokens=_TOKEN.findall(body), pointers=frozenset(parameters))
-        reader.block_items()
+        try:
+            reader.block_items()
+        except LitmusError as error:
+            places = [found.start(1) for found in _TOKEN.finditer(body)] or [0]
+            place = places[max(0, min(reader.position, len(places)) - 1)]
+            at = sections.code_at + match.end() + place
+            raise LitmusError(error.message, hint=error.hint, at=at) from None
         threads.append(_thread(number, match.group(1), parameters, reader))
     names = [*values, *(name for name in spaces if name not in values)]
     locations = [

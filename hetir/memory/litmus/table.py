@@ -6,13 +6,17 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hetir.diagnostics import HetirError
-from hetir.memory.program import Binary, Const, Expr, Instruction, Jump, Label, Reg
+from hetir.diagnostics import HetirError, Label
+from hetir.memory.program import Binary, Const, Expr, Instruction, Jump, Reg
+from hetir.memory.program import Label as JumpLabel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sections:
-    """The parts of a litmus file; `setup` is the second block, where there is one."""
+    """The parts of a litmus file; `setup` is the second block, where there is one.
+
+    `code_at` is where the code begins in the file.
+    """
 
     arch: str
     name: str
@@ -20,6 +24,7 @@ class Sections:
     setup: str
     code: str
     claim: str
+    code_at: int
 
 
 class LitmusError(HetirError):
@@ -30,14 +35,25 @@ class LitmusError(HetirError):
 
     code = "HET650"
 
+    def __init__(self, message: str, *labels: Label, hint: str | None = None, at: int = -1) -> None:
+        super().__init__(message, *labels, hint=hint)
+        self.at = at
+        """Where in the file's text, if that is known already."""
+
+
+def blank(text: str) -> str:
+    """The text with spaces in place of comments and strings, so that places stay."""
+    for pattern in (r"\(\*.*?\*\)", r'"[^"]*"', r"//[^\n]*"):
+        text = re.sub(pattern, lambda m: re.sub(r"[^\n]", " ", m[0]), text, flags=re.DOTALL)
+    return text
+
 
 _CLAIM = re.compile(r"^\s*(~exists|exists|forall|filter)\b", re.MULTILINE)
 
 
 def split(text: str) -> Sections:
     """Cut a file into its sections."""
-    bare = re.sub(r"\(\*.*?\*\)", "", text, flags=re.DOTALL)
-    bare = re.sub(r"//[^\n]*", "", _without_strings(bare))
+    bare = blank(text)
     head = re.match(r"\s*(\w+)[ \t]+([^\n]+)", bare)
     claims = list(_CLAIM.finditer(bare))
     if head is None or not claims:
@@ -54,11 +70,8 @@ def split(text: str) -> Sections:
         setup=setup,
         code=rest.strip(),
         claim=bare[claims[-1].start() :].strip(),
+        code_at=claims[-1].start() - len(rest.lstrip()),
     )
-
-
-def _without_strings(text: str) -> str:
-    return re.sub(r'"[^"]*"', "", text, flags=re.DOTALL)
 
 
 def _block(text: str) -> tuple[str, str]:
@@ -71,13 +84,14 @@ def _block(text: str) -> tuple[str, str]:
 
 def columns(code: str) -> list[list[str]]:
     """Return each thread's header and instructions from the table of threads."""
-    rows = [row.split("|") for row in code.split(";")]
-    rows = [[cell.strip() for cell in row] for row in rows if "".join(row).strip()]
+    rows = [row.strip() for row in code.split(";") if row.replace("|", "").strip()]
     if not rows:
         raise LitmusError("there are no threads")
-    width = len(rows[0])
-    if any(len(row) != width for row in rows):
-        raise LitmusError(f"every row must have {width} columns, one a thread")
+    width = rows[0].count("|") + 1
+    for row in rows:
+        if row.count("|") + 1 != width:
+            raise LitmusError(f"every row must have {width} columns, one a thread, got `{row}`")
+    rows = [[cell.strip() for cell in row.split("|")] for row in rows]
     return [[row[column] for row in rows] for column in range(width)]
 
 
@@ -142,7 +156,7 @@ def operands(text: str) -> list[str]:
 def control(cell: str) -> Instruction | None:
     """Read a label, `goto L`, `beq a, b, L` or `bne a, b, L`; None for anything else."""
     if match := re.fullmatch(r"(\w+)\s*:", cell):
-        return Label(name=match[1])
+        return JumpLabel(name=match[1])
     if match := re.fullmatch(r"goto\s+(\w+)", cell):
         return Jump(target=match[1])
     if match := re.fullmatch(r"(beq|bne)\s+([^,]+),([^,]+),\s*(\w+)", cell):
