@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from hetir.ir.text import parse_module as parse
     from hetir.limits import targets
     from hetir.residency import occupancy
-    from hetir.runtime import array, device, devices, empty, from_dlpack, zeros
+    from hetir.runtime import Graph, array, device, devices, empty, from_dlpack, zeros
     from hetir.tuning import autotune
 
 __all__ = [
+    "Graph",
     "Kernel",
     "StopAt",
     "__version__",
@@ -45,7 +46,7 @@ _HOMES = {
     **dict.fromkeys(("check", "compile"), "hetir.compiler"),
     **dict.fromkeys(("Kernel", "kernel"), "hetir.decorator"),
     **dict.fromkeys(
-        ("array", "device", "devices", "empty", "from_dlpack", "zeros"), "hetir.runtime"
+        ("Graph", "array", "device", "devices", "empty", "from_dlpack", "zeros"), "hetir.runtime"
     ),
     **dict.fromkeys(("StopAt", "resume"), "hetir.checkpoint"),
     "func": "hetir.frontend",

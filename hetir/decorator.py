@@ -356,6 +356,8 @@ class Kernel:
             return self._checkpointed(
                 values, groups, items, device, [queue, *after], checkpoint, scratch
             )
+        if runtime.capturing() is not None:
+            return self._record(values, device, groups, items)
         made, values, block = self._ready(values, device, groups, items)
         return made.program.launch(
             values,
@@ -397,8 +399,34 @@ class Kernel:
     def _run(self, grid: Dims, workgroup: Dims, *arguments: Any, **named: Any) -> None:
         if named or len(arguments) != len(self.parameters):
             arguments = self.bind(arguments, named)
+        if runtime.capturing() is not None:
+            self._record(tuple(map(runtime.as_operand, arguments)), "cpu", grid, workgroup)
+            return
         made, values, block = self._ready(arguments, "cpu", grid, workgroup)
         made.program.run(values, grid, workgroup, _records(made.artifact), block)
+
+    def _record(
+        self, values: tuple[Any, ...], device: Any, grid: Dims, workgroup: Dims
+    ) -> runtime.Node:
+        """Add a launch to the graph that this thread records."""
+
+        def ready(given: tuple[Any, ...]) -> runtime.Ready:
+            operands = tuple(map(runtime.as_operand, given))
+            made, whole, block = self._ready(operands, device, grid, workgroup)
+            return runtime.Ready(made.program, whole, block, _records(made.artifact))
+
+        node = runtime.Node(
+            kernel=self.name,
+            names=self.parameters,
+            values=values,
+            grid=grid,
+            workgroup=workgroup,
+            ready=ready,
+        )
+        graph = runtime.capturing()
+        assert graph is not None
+        graph.nodes.append(node)
+        return node
 
     def operands(self, arguments: Sequence[Any] | Mapping[str, Any]) -> tuple[Any, ...]:
         """The arguments of a launch in the order of the parameters, as the runtime takes them."""

@@ -55,6 +55,7 @@ from hetir.runtime.errors import (
     LaunchTimeoutError,
     OutOfMemoryError,
 )
+from hetir.runtime.graph import Graph, Node, Plan, Ready, Replay, capturing
 from hetir.runtime.launch import Launch
 from hetir.runtime.locks import ForkSafeLock
 from hetir.runtime.operands import as_operand
@@ -90,21 +91,27 @@ __all__ = [
     "Event",
     "Execute",
     "ForkSafeLock",
+    "Graph",
     "Launch",
     "LaunchFailedError",
     "LaunchTimeoutError",
+    "Node",
     "OutOfMemoryError",
     "Packer",
+    "Plan",
     "Portrait",
     "Program",
     "PtxEmulatorDriver",
     "Queue",
+    "Ready",
     "Records",
+    "Replay",
     "absent",
     "aligned_bit",
     "array",
     "as_operand",
     "cache",
+    "capturing",
     "decode",
     "device",
     "devices",

@@ -221,6 +221,23 @@ class Driver(ABC):
         task = Task(program=program, grid=shape[:3], workgroup=shape[3:], block=block)
         return self.launch(queue, task)
 
+    def make_graph(self, tasks: Sequence[Task], after: Sequence[Sequence[int]]) -> Any:
+        """Launches as one object, each after the earlier ones of `after`; None for a list."""
+        del tasks, after
+
+    def update_graph(self, graph: Any, index: int, task: Task) -> bool:
+        """Give one launch another task; False when the graph must be made again."""
+        del graph, index, task
+        return False
+
+    def run_graph(self, queue: Any, graph: Any, after: Sequence[Event] = ()) -> Event:
+        """Run a graph that `make_graph` made, as a launch is run."""
+        raise DriverError("run_graph", 0, f"{self.portrait.name} makes no graphs")
+
+    def free_graph(self, graph: Any) -> None:
+        """Give a graph back, after its last run."""
+        del graph
+
     def stream(self, queue: Any) -> int | None:
         """What other libraries know a queue by, such as a CUDA stream's address; or None."""
         del queue

@@ -72,7 +72,7 @@ class Program:
         if 0 in shape:
             return
         if IN_FLIGHT:
-            IN_FLIGHT.settle(self._footprints(values))
+            IN_FLIGHT.settle(self.footprints(values))
         queue = self.device.default_queue
         try:
             event = self._driver.run(queue.handle, self.handle, shape, block)
@@ -103,7 +103,7 @@ class Program:
         queue.check()
         if block is None:
             block = self._packer.block(values)
-        footprints = self._footprints(values)
+        footprints = self.footprints(values)
         before = [*self._before(after), *self._needed(queue, footprints)]
         staged = None if self._host else Staged(self.device, queue, self._packer, values, block)
         room = Room(self.device, queue, records) if records is not None else None
@@ -135,7 +135,7 @@ class Program:
         queue.track(launch)
         return launch
 
-    def _footprints(self, values: Sequence[Any]) -> list[Footprint]:
+    def footprints(self, values: Sequence[Any]) -> list[Footprint]:
         """What a launch touches, by the declared reads and writes of its slots."""
         found: list[Footprint] = []
         for slot, operand in self._packer.operands(values):
@@ -148,6 +148,10 @@ class Program:
             low, high = bounds(address, operand.shape, operand.strides, operand.itemsize)
             found.append(Footprint(HOST, low, high, slot.writes))
         return found
+
+    def pack(self, values: Sequence[Any]) -> bytes:
+        """The block of a launch with these values, for `block=`. Raises ArgumentError."""
+        return self._packer.block(values)
 
     def _needed(self, queue: Queue, footprints: Sequence[Footprint]) -> list[Event]:
         """The events of this device that a launch must follow; for others this waits here."""

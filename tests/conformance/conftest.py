@@ -176,6 +176,7 @@ def cuda_library(tmp_path_factory):
     command = ["gcc", "-O1", "-Wall", "-shared", "-fPIC", "-pthread", HERE / "fake_cuda.c"]
     subprocess.run([*command, "-o", out], check=True)
     library = Library(str(out))
+    library.ffi.dlopen(str(out), library.ffi.RTLD_NOW | library.ffi.RTLD_NODELETE)  # its threads
     assert library.start() == 1
     return library
 

@@ -4,6 +4,7 @@ import ctypes
 import gc
 import threading
 import weakref
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -196,7 +197,7 @@ NAME = b"dltensor_versioned"
 class HandMade:
     """A capsule written field by field, as another library's C would; it is never freed."""
 
-    kept = []
+    kept: ClassVar = []
 
     def __init__(self, **fields):
         self.kept.append(self)

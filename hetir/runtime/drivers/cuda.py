@@ -23,6 +23,7 @@ from hetir.runtime.driver import (
     Task,
     wait_quietly,
 )
+from hetir.runtime.drivers import cuda_graph
 from hetir.runtime.drivers.grids import dynamic_shared_bytes, launch_parameter, pieces
 from hetir.runtime.drivers.libcuda import NOT_READY, Current, Library, open_library
 
@@ -367,13 +368,40 @@ class CudaDriver(Driver):
             made.error = error
             return made
 
-    def _launch(self, queue: Any, task: Task) -> None:
-        program: CudaProgram = task.program
+    def make_graph(self, tasks: Sequence[Task], after: Sequence[Sequence[int]]) -> Any:
+        """A CUDA graph."""
+        with self._current():
+            return cuda_graph.make(self, tasks, after)
+
+    def update_graph(self, graph: Any, index: int, task: Task) -> bool:
+        """Set the parameters of a node; runs that were started keep theirs."""
+        with self._current():
+            return cuda_graph.update(self, graph, index, task)
+
+    def run_graph(self, queue: Any, graph: Any, after: Sequence[Event] = ()) -> Event:
+        """Launch a graph."""
+        with self._current():
+            self._wait_for(queue, after)
+            begin = self._record(queue)
+            self.library.call("cuGraphLaunch", graph.executable, queue)
+            return CudaEvent(self, begin, self._record(queue))
+
+    def free_graph(self, graph: Any) -> None:
+        """Destroy it."""
+        with self._current():
+            cuda_graph.free(self, graph)
+
+    def opt_in(self, program: CudaProgram) -> None:
+        """Ask once for more shared memory than every kernel may have."""
         if program.shared_bytes and not program.optin:
             self.library.call(
                 "cuFuncSetAttribute", program.function, _MAX_DYNAMIC_SHARED, program.shared_bytes
             )
             program.optin = True
+
+    def _launch(self, queue: Any, task: Task) -> None:
+        program: CudaProgram = task.program
+        self.opt_in(program)
         records = task.records.address if task.records else 0
         block = [self._ffi.from_buffer(task.block)] if program.has_block else []
         most: Dims = self.portrait.limits.max_grid_dims

@@ -58,6 +58,19 @@ int cuLaunchCooperativeKernel(void *function, unsigned gx, unsigned gy, unsigned
                               unsigned by, unsigned bz, unsigned shared, void *stream,
                               void **params);
 int cuMemsetD8Async(uint64_t to, unsigned char value, size_t size, void *stream);
+typedef struct {
+    void *function;
+    unsigned grid_x, grid_y, grid_z, group_x, group_y, group_z, shared_bytes;
+    void **parameters, **extra;
+} KernelNode; /* CUDA_KERNEL_NODE_PARAMS_v1 */
+int cuGraphCreate(void **graph, unsigned flags);
+int cuGraphAddKernelNode(void **node, void *graph, void **after, size_t count,
+                         const KernelNode *parameters);
+int cuGraphInstantiateWithFlags(void **executable, void *graph, unsigned long long flags);
+int cuGraphExecKernelNodeSetParams(void *executable, void *node, const KernelNode *parameters);
+int cuGraphLaunch(void *executable, void *stream);
+int cuGraphExecDestroy(void *executable);
+int cuGraphDestroy(void *graph);
 int cuGetErrorName(int code, const char **name);
 """
 _NAMES = re.findall(r"\b(cu\w+)\(", _DECLARATIONS)
