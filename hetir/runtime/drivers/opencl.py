@@ -46,6 +46,7 @@ _GRACE_SECONDS = 2.0
 _LANE_BYTES = 8
 _HIDDEN_BYTES = 64
 _EXACT_DIVISION = 128
+_POCL = "Portable Computing Language"
 _NO_MEMORY = ("MEM_OBJECT_ALLOCATION_FAILURE", "OUT_OF_HOST_MEMORY", "INVALID_BUFFER_SIZE")
 # made up, as OpenCL tells no addresses of buffers; far from what is one on the host
 _ADDRESSES = itertools.count(1 << 56, 1 << 41)
@@ -345,10 +346,11 @@ class OpenClDriver(Driver):
             raise DriverError("clBuildProgram", failure.code, f"{name}: {log.strip()}") from failure
 
     def _parts(self) -> bool:
-        """Try branches after barriers in branches, once (PoCL 6.0 takes one way for all)."""
+        """Try branches after barriers in branches, once; PoCL 6.0 was seen to crash over them."""
         with self._trials:
             if self._tried_branches is None:
-                self._tried_branches = parts(self, self._alone, TARGET)
+                sound = self._device.platform.name != _POCL
+                self._tried_branches = sound and parts(self, self._alone, TARGET)
         return self._tried_branches
 
     def _fuses(self, dtype: str) -> bool:
