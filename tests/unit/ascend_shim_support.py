@@ -57,7 +57,7 @@ def numbers(size):
 def call(source, name, *, arch="910b", size=1000, blocks=1, workgroup=32, grid=1, **options):
     """Run one kernel on fresh arrays; gives the report and the arrays x, y, z."""
     x, y = numbers(size).copy(), np.zeros(size, np.float32)
-    z = np.arange(size, dtype=np.int32)
+    z = np.arange(size, dtype=np.int32) * (not options.pop("zero", False))
     x.flags.writeable = options.pop("write_x", False)
     shape = Shape(grid=(grid, 1, 1), workgroup=(workgroup, 1, 1))
     block = launch_block(shape, np.int64(size).tobytes())

@@ -141,17 +141,17 @@ def library(
         ShimBuildError: what the compiler said, with the lines of `source`.
     """
     path = compiler_of(compiler)
-    key = _digest(_content(path), path, *_options(path, arch, late_types), source)
+    text = with_storage(source) if arch == 3510 else source
+    key = _digest(_content(path), path, *_options(path, arch, late_types), text)
     target = cache_folder() / "kernels" / f"{key}.so"
     if target.exists():
         return target
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "kernel.cpp"
+        file.write_text(text, encoding="utf-8")
         options = _headers(path, arch, late_types)
         if arch != 3510:
-            file.write_text(source, encoding="utf-8")
             return _make(target, [path, *options, "-shared", str(file)])
-        file.write_text(with_storage(source), encoding="utf-8")
         instrumented = Path(folder) / "kernel.o"
         _make(instrumented, [path, *options, "-c", str(file)])
         return _make(target, [path, "-shared", str(instrumented)])
@@ -185,7 +185,7 @@ def with_storage(source: str) -> str:
         owner = [name for start, name in kernels if start < match.start()]
         section = f"hetir_ubuf_{owner[-1]}" if owner else "hetir_ubuf"
         used.update(owner[-1:])
-        storage = f'static __attribute__((section("{section}"), aligned(32)))'
+        storage = f'static __attribute__((section("{section}"), used, aligned(32)))'
         pieces += [source[at : match.start()], storage]
         at = match.end()
     text = "".join([*pieces, source[at:]])
