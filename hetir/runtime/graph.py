@@ -178,6 +178,8 @@ class Plan:
 
     def _rebind(self) -> None:
         """Pack again what holds an array that moved; a freed one raises."""
+        if not any(self._bound):
+            return
         for index, (ready, bound) in enumerate(zip(self._ready, self._bound, strict=True)):
             try:
                 now = [array.buffer for array in _arrays(ready.values)]
