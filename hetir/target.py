@@ -23,8 +23,9 @@ class Assumptions:
     Values and extents never are. The default promises nothing and is always right.
 
     Args:
-        index_bits: 32 where every extent and byte offset of every array, and every global id and
-            size of the launch, fits a signed 32-bit integer; else 64.
+        index_bits: 32 where every extent, byte stride and byte offset of every array, and every
+            global id and size of the launch, fits a signed 32-bit integer, and the grid has at
+            most 65,535 workgroups in y and in z (so that no device runs it in pieces); else 64.
         disjoint: no array argument overlaps another one that the kernel writes, or itself.
         aligned: one bool a kernel parameter (`Kernel.params`): an array whose address, and whose
             every byte stride but that of a contiguous last axis, is a multiple of 16.

@@ -20,6 +20,7 @@ from hetir.ir.core import Kernel
 from hetir.runtime.drivers.grids import dynamic_shared_bytes, launch_parameter, pieces
 from hetir.runtime.hostmemory import host_bytes
 from hetir.runtime.layout import bounds
+from hetir.target import Assumptions
 from tests.unit.cpu_support import Run, pack
 
 CHIPS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
@@ -97,6 +98,8 @@ def run(
     del folder
     if fixed:
         options["workgroup"] = workgroup
+    if options.pop("disjoint", False):
+        options["assumptions"] = Assumptions(disjoint=True)
     artifact = compile_kernel(kernel, target=target, binary=False, **options)
     buffer = np.zeros(16 + records, np.uint8)
     buffer[:8] = np.array([records], np.uint64).view(np.uint8)
@@ -106,6 +109,19 @@ def run(
     if not records:
         buffer[:] = 0
     return Run(buffer.tobytes(), artifact)
+
+
+def promised(kernel: Kernel, arguments: Sequence[Any], *, disjoint: bool) -> Assumptions:
+    """All that holds of a launch on small arrays; whether they are disjoint is the caller's."""
+    aligned: list[bool] = []
+    for argument in arguments:
+        array = np.asarray(argument)
+        last = array.ndim and array.strides[-1] == array.itemsize
+        steps = [array.ctypes.data, *array.strides[: -1 if last else None]]
+        is_array = isinstance(argument, np.ndarray)
+        aligned.append(is_array and all(step % 16 == 0 for step in steps))
+    assert len(kernel.params) == len(aligned)
+    return Assumptions(index_bits=32, disjoint=disjoint, aligned=tuple(aligned))
 
 
 def assemble_together(texts: Sequence[str], chip: str) -> str:

@@ -14,10 +14,18 @@ from hetir.backends.ptx import compile_kernel
 from hetir.ir import ops
 from hetir.ir.build import Builder
 from hetir.ir.core import Value
-from hetir.ir.types import F32, I32, I64, SCALARS, U32, Scalar, array, static_array
+from hetir.ir.types import F32, I32, I64, SCALARS, U32, ArrayType, Scalar, array, static_array
+from hetir.target import Assumptions
 from tests.unit import test_cpu_memory
 from tests.unit.cpu_support import kernel_of
-from tests.unit.ptx_support import CHIPS, assemble_together, launch, needs_ptxas, run
+from tests.unit.ptx_support import (
+    CHIPS,
+    assemble_together,
+    launch,
+    needs_ptxas,
+    promised,
+    run,
+)
 from tests.unit.test_cpu_memory import LAYOUTS, check_updates
 
 WORDS = [n for n, t in SCALARS.items() if t.is_int or t.is_float]
@@ -329,10 +337,55 @@ def test_read_only_arrays_that_nothing_writes_go_the_read_only_way() -> None:
 
     for waits, disjoint, expected in ((0, 1, True), (0, 0, False), (1, 1, False)):
         kernel = kernel_of(functools.partial(build, waits=bool(waits)), [array(F32, 1)] * 2)
+        assumptions = Assumptions(disjoint=bool(disjoint))
         text = compile_kernel(
-            kernel, target="ptx:sm_90", binary=False, disjoint=bool(disjoint)
+            kernel, target="ptx:sm_90", binary=False, assumptions=assumptions
         ).text
         assert ("ld.global.nc" in text) == expected
+
+
+def neighbours(b: Builder, x: Value, y: Value) -> None:
+    """Four elements a work-item of a row, each read and written by itself."""
+    ndim = x.type.ndim  # type: ignore[union-attr]
+    i, four = b.value(ops.GLOBAL_ID, axis=0), b.const(I64, 4)
+    for k in range(4):
+        at = b.value(ops.ADD, b.value(ops.MUL, i, four), b.const(I64, k))
+        place = (b.value(ops.GLOBAL_ID, axis=1), at)[2 - ndim :]
+        b.emit(ops.STORE, y, *place, b.value(ops.NEG, b.value(ops.LOAD, x, *place)))
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+@pytest.mark.parametrize("ndim", [1, 2])
+def test_neighbours_of_aligned_arrays_are_read_and_written_together(ndim: int, bits: Any) -> None:
+    kinds = [ArrayType(F32, ndim, strides=(None,) * (ndim - 1) + (1,))] * 2
+    kernel = kernel_of(neighbours, kinds)
+    expected = ["ld.global.nc.v4.b32", "st.global.v4.b32"]
+    for aligned in ((True, True), (True, False), ()):
+        text = compile_kernel(
+            kernel,
+            target="ptx:sm_80",
+            binary=False,
+            assumptions=Assumptions(index_bits=bits, disjoint=True, aligned=aligned),
+        ).text
+        found = re.findall(r"[ls][dt]\.global\S*", text)
+        for at, instruction in enumerate(expected):
+            together = at < len(aligned) and aligned[at]
+            assert (instruction in found) == together, (aligned, found)
+    x = np.arange(64, dtype=np.float32).reshape((64,) if ndim == 1 else (2, 32))
+    x, y = (at_16(a) for a in (x, np.zeros_like(x)))
+    given = promised(kernel, [x, y], disjoint=True)
+    assert given.aligned == (True, True)
+    run(kernel, [x, y], (1, ndim, 1), (16 // ndim, 1, 1), assumptions=given)
+    np.testing.assert_array_equal(y, -x)
+
+
+def at_16(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """A copy at a multiple of 16."""
+    room = np.zeros(array.nbytes + 16, np.uint8)
+    start = -room.ctypes.data % 16
+    copy = room[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
 
 
 @pytest.mark.parametrize("most", [(2, 3, 2), (5, 1, 4)])

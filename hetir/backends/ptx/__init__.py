@@ -25,13 +25,18 @@ from hetir.passes import pressure
 from hetir.passes.expand_arrays import expand_arrays
 from hetir.passes.layout import layout_of
 from hetir.passes.legalize import legalize
+from hetir.passes.narrow_indices import narrow_indices
+from hetir.passes.ranges import Bounds
 from hetir.passes.sites import sites_of
 from hetir.passes.uniformity import uniformity
-from hetir.target import UnsupportedError
+from hetir.target import Assumptions, UnsupportedError
 
 __all__ = ["UnknownPtxTargetError", "compile_kernel", "emit_ir", "fingerprint", "sass"]
 
-VERSION = 3  # of the code that this backend writes, part of every key
+VERSION = 4  # of the code that this backend writes, part of every key
+USES = frozenset(("index_bits", "disjoint", "aligned"))
+"""The fields of Assumptions that shape the code."""
+_NOTHING = Assumptions()
 _ONE_WAY = ("fence.acquire", "fence.release")
 
 
@@ -42,10 +47,14 @@ def fingerprint(target: str) -> str:
 
 
 def emit_ir(
-    kernel: Kernel, *, target: str, workgroup: Workgroup | None = None, disjoint: bool = False
+    kernel: Kernel,
+    *,
+    target: str,
+    workgroup: Workgroup | None = None,
+    assumptions: Assumptions = _NOTHING,
 ) -> str:
     """The LLVM IR of a kernel without calls, before LLVM's own passes."""
-    return _emitter(kernel, target, workgroup, disjoint).module()
+    return _emitter(kernel, target, workgroup, assumptions).module()
 
 
 def compile_kernel(
@@ -54,20 +63,20 @@ def compile_kernel(
     target: str,
     optimise: int = 3,
     workgroup: Workgroup | None = None,
-    disjoint: bool = False,
+    assumptions: Assumptions = _NOTHING,
     binary: bool = True,
     lines: bool | None = None,
 ) -> Artifact:
     """Compile a kernel without calls to PTX, and to a cubin where an assembler is found.
 
     `optimise` is LLVM's level, 0 to 3. `workgroup` fixes the work-items a workgroup.
-    `disjoint` promises that no two array arguments overlap. Without `binary` nothing is
-    assembled. `lines` adds line information, which `debug=True` kernels have anyway.
+    `assumptions` hold at every launch of the code. Without `binary` nothing is assembled.
+    `lines` adds line information, which `debug=True` kernels have anyway.
     docs/ptx.md says what the entry's parameters are.
     """
     chip = chip_of(target)
     lines = kernel.options.debug if lines is None else lines
-    emitter = _emitter(kernel, target, workgroup, disjoint, lines)
+    emitter = _emitter(kernel, target, workgroup, assumptions, lines)
     lowered, layout = emitter.kernel, layout_of(emitter.kernel)
     text = emitter.module()
     # exchanges between work-items may need more than the kernel's own arrays
@@ -105,15 +114,31 @@ def _emitter(
     kernel: Kernel,
     target: str,
     workgroup: Workgroup | None,
-    disjoint: bool,
+    assumptions: Assumptions,
     lines: bool = False,
 ) -> Emitter:
     options = kernel.options
     description = target_of(target, options.width, cooperative=options.cooperative)
-    lowered = legalize(expand_arrays(kernel), description)
+    lowered = legalize(_narrowed(kernel, target, workgroup, assumptions), description)
     _check_exchanges(lowered, target)
     layout = layout_of(lowered)
-    return Emitter(lowered, layout, target, workgroup=workgroup, disjoint=disjoint, lines=lines)
+    return Emitter(
+        lowered, layout, target, workgroup=workgroup, assumptions=assumptions, lines=lines
+    )
+
+
+def _narrowed(
+    kernel: Kernel, target: str, workgroup: Workgroup | None, assumptions: Assumptions
+) -> Kernel:
+    """The kernel without array values, its indices of 32 bits wherever that changes nothing."""
+    limits = chip_of(target).limits
+    bounds = Bounds(
+        index_bits=assumptions.index_bits,
+        workgroup=workgroup,
+        max_workgroup=limits.max_workgroup_dims,
+        max_groups=limits.max_grid_dims,
+    )
+    return narrow_indices(expand_arrays(kernel), bounds)
 
 
 def _check_exchanges(kernel: Kernel, target: str) -> None:

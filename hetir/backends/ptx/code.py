@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hetir.backends.llvm.code import Code, memory_type
+from hetir.ir.core import Operation
 from hetir.ir.types import RefType, Scalar, Type
 
 SPACES = {"global": 1, "constant": 1, "shared": 3, "private": 0}
@@ -60,6 +61,20 @@ class PtxCode(Code):
         self.put(call)
         return ""
 
+    def assume_aligned(self, number: str) -> None:
+        """Let LLVM rely on a number of 64 bits being a multiple of 16."""
+        low = self.add(f"icmp eq i64 {self.add(f'and i64 {number}, 15')}, 0")
+        self.declarations["llvm.assume"] = "declare void @llvm.assume(i1)"
+        self.put(f"call void @llvm.assume(i1 {low})")
+
+    def wide_product(self, a: str, b: str) -> str:
+        """The 64-bit product of two signed 32-bit numbers.
+
+        LLVM sees no such product where it knows one factor's sign and not the other's.
+        """
+        text = '"mul.wide.s32 $0, $1, $2;", "=l,r,r"'
+        return self.add(f"call i64 asm {text}(i32 {a}, i32 {b}) #3")
+
     def number_of(self, space: str, address: str) -> Operand:
         """An address as the 64-bit register that inline PTX takes."""
         return "i64", self.add(f"ptrtoint {pointer(space)} {address} to i64")
@@ -87,3 +102,10 @@ class PtxCode(Code):
     def stored(self, kind: Scalar, value: str) -> str:
         """A value as it lies in memory."""
         return self.add(f"zext i1 {value} to i8") if kind.kind == "bool" else value
+
+
+def space_of(op: Operation) -> str:
+    """The space that an access touches."""
+    kind = op.operands[0].type
+    assert isinstance(kind, RefType)
+    return kind.space

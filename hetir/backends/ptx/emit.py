@@ -5,20 +5,20 @@ from __future__ import annotations
 from hetir.artifact import Layout
 from hetir.backends.llvm.rules import RULES
 from hetir.backends.llvm.structure import Structured
-from hetir.backends.ptx.code import PtxCode
+from hetir.backends.ptx.code import PtxCode, space_of
 from hetir.backends.ptx.frame import MAX_ITEMS, Frame, Workgroup
 from hetir.backends.ptx.lines import Lines
-from hetir.backends.ptx.memory import Memory, root_of, synchronises
+from hetir.backends.ptx.memory import Memory, root_of
+from hetir.backends.ptx.promises import Promises
 from hetir.backends.ptx.records import Records
 from hetir.backends.ptx.subgroups import Subgroups
 from hetir.backends.ptx.targets import WARP
 from hetir.ir import ops
 from hetir.ir.core import Kernel, Operation, Value
-from hetir.ir.types import ArrayType, Scalar
-from hetir.passes.layout import accessed
+from hetir.ir.types import I32, ArrayType, Scalar
 from hetir.passes.regions import definitions
 from hetir.passes.sites import REPORTS
-from hetir.target import key_of
+from hetir.target import Assumptions, key_of
 
 _ACCESSES = (
     *(ops.LOAD, ops.STORE, ops.ATOMIC_LOAD, ops.ATOMIC_STORE, ops.ATOMIC_RMW, ops.ATOMIC_CAS),
@@ -47,18 +47,18 @@ class Emitter(Structured):
         target: str,
         *,
         workgroup: Workgroup | None,
-        disjoint: bool,
+        assumptions: Assumptions,
         lines: bool = False,
     ) -> None:
         super().__init__(PtxCode())
         self.kernel = kernel
-        self.frame = Frame(self.code, kernel, layout, workgroup)
+        self.promises = Promises(kernel, assumptions)
+        self.frame = Frame(self.code, kernel, layout, workgroup, self.promises)
         self.memory = Memory(self.code, kernel, target)
         self.subgroups = Subgroups(self.code, self.frame, kernel)
         self.records = Records(self.code, self.frame, kernel, target)
         self.lines = Lines(kernel) if lines else None
         self._definitions = definitions(kernel.body)
-        self._constant = _constant(kernel) if disjoint else frozenset[Value]()
 
     def module(self) -> str:
         """The whole LLVM module."""
@@ -80,7 +80,9 @@ class Emitter(Structured):
             f"attributes #0 = {{ nounwind {self._bounds()} }}",
             "attributes #1 = { nounwind convergent }",
             "attributes #2 = { nounwind noinline cold convergent }",
+            "attributes #3 = { nounwind willreturn memory(none) }",
             "!0 = !{}",
+            *self.promises.text(),
             *(self.lines.text() if self.lines else ()),
         ]
         return "\n\n".join(parts) + "\n"
@@ -107,7 +109,10 @@ class Emitter(Structured):
 
     def _emit(self, op: Operation, args: list[str]) -> str | None:
         if op.spec in _ACCESSES:
-            return self.memory.access(op, args, self._tags(op))
+            address = self._address(space_of(op), args[0], op.operands[1])
+            return self.memory.access(op, address, args[2:], self._tags(op))
+        if op.spec is ops.MUL and (pair := self._halves(op)):
+            return self._wide_product(*pair)
         if op.spec in _SUBGROUP_OPS:
             return self.subgroups.emit(op, args)
         if op.spec in REPORTS:
@@ -160,20 +165,41 @@ class Emitter(Structured):
                 assert isinstance(axis, int)
                 return frame.wide(getattr(frame, op.name)(axis))
 
+    def _address(self, space: str, base: str, offset: Value) -> str:
+        """Sums are added to the address one by one, so that neighbours share the first ones."""
+        op = self._definitions.get(offset)
+        if op is not None and op.spec is ops.ADD:
+            base = self._address(space, base, op.operands[0])
+            offset = op.operands[1]
+        return self.code.at(space, base, self.local[offset])
+
+    def _halves(self, op: Operation) -> list[Value] | None:
+        """The 32-bit factors of a 64-bit product, where both are widened numbers."""
+        makers = [self._definitions.get(v) for v in op.operands]
+        if all(m is not None and m.spec is ops.CAST and m.operands[0].type == I32 for m in makers):
+            return [m.operands[0] for m in makers if m is not None]
+        return None
+
+    def _wide_product(self, a: Value, b: Value) -> str:
+        product = self.code.wide_product(self.local[a], self.local[b])
+        if any(map(self._is_aligned_stride, (a, b))):
+            self.code.assume_aligned(product)
+        return product
+
+    def _is_aligned_stride(self, value: Value) -> bool:
+        """Whether this is the low half of a stride that is a multiple of 16."""
+        cast = self._definitions.get(value)
+        if cast is None or cast.spec is not ops.CAST:
+            return False
+        stride = self._definitions.get(cast.operands[0])
+        if stride is None or stride.spec is not ops.STRIDE:
+            return False
+        return self.promises.aligned(stride.operands[0])
+
     def _tags(self, op: Operation) -> str:
-        """What no other work-item writes may be read through the texture path."""
-        root = root_of(op.operands[0], self._definitions)
-        return ", !invariant.load !0" if root in self._constant else ""
+        """What is known of the array that an access touches."""
+        return self.promises.of_access(root_of(op.operands[0], self._definitions))
 
 
 def _is_private(value: Value) -> bool:
     return isinstance(value.type, ArrayType) and value.type.space == "private"
-
-
-def _constant(kernel: Kernel) -> frozenset[Value]:
-    """Array parameters that a kernel only reads, if nothing synchronises in it."""
-    if synchronises(kernel):
-        return frozenset()
-    _, writes = accessed(kernel)
-    arrays = {p.value for p in kernel.params if isinstance(p.value.type, ArrayType)}
-    return frozenset(arrays - writes)

@@ -7,11 +7,12 @@ from math import prod
 from hetir.artifact import Layout
 from hetir.backends.llvm.code import memory_type
 from hetir.backends.ptx.code import PtxCode, pointer
+from hetir.backends.ptx.promises import Promises
 from hetir.backends.ptx.targets import WARP
 from hetir.diagnostics import CompileError
 from hetir.ir import ops
 from hetir.ir.core import Kernel, Operation, Value, walk
-from hetir.ir.types import ArrayType, RefType, Scalar, Type
+from hetir.ir.types import ArrayType, Scalar, Type
 
 Workgroup = tuple[int, int, int]
 
@@ -53,12 +54,19 @@ class Frame:
     """Emits what depends on the launch and on the work-item's place in it."""
 
     def __init__(
-        self, code: PtxCode, kernel: Kernel, layout: Layout, workgroup: Workgroup | None
+        self,
+        code: PtxCode,
+        kernel: Kernel,
+        layout: Layout,
+        workgroup: Workgroup | None,
+        promises: Promises,
     ) -> None:
         self.code = code
         self.kernel = kernel
         self.workgroup = workgroup
         self.width = kernel.options.width
+        self._small = promises.index_bits == 32
+        self._promises = promises
         self._slots = {p.value: s for p, s in zip(kernel.params, layout.slots, strict=True)}
         self._size = layout.size
         self._places, self.shared_bytes = self._shared()
@@ -104,19 +112,30 @@ class Frame:
         """The address of an array's first element."""
         assert isinstance(array.type, ArrayType)
         if array in self._slots:
-            return self._argument(self._slots[array].offset, pointer(array.type.space), 8)
+            tag, kind = self._promises.of_base(array), pointer(array.type.space)
+            return self._argument(self._slots[array].offset, kind, 8, tag)
         place = self._places[array]
         return self.code.at("shared", SHARED, str(place))
 
     def extent(self, array: Value, axis: int) -> str:
         """The extent of an axis of an array parameter."""
-        return self._argument(self._slots[array].offset + 8 + 8 * axis, "i64", 8)
+        offset = self._slots[array].offset + 8 + 8 * axis
+        if self._small:
+            return self.wide(self._argument(offset, "i32", 8))
+        return self._argument(offset, "i64", 8)
 
     def stride(self, array: Value, axis: int) -> str:
         """The stride in bytes of an axis of an array parameter."""
         slot = self._slots[array]
         assert slot.ndim is not None
-        return self._argument(slot.offset + 8 + 8 * (slot.ndim + axis), "i64", 8)
+        offset = slot.offset + 8 + 8 * (slot.ndim + axis)
+        if self._small:
+            found = self.code.add(f"sext i32 {self._argument(offset, 'i32', 8)} to i64")
+        else:
+            found = self._argument(offset, "i64", 8)
+        if self._promises.aligned(array):
+            self.code.assume_aligned(found)
+        return found
 
     def records(self) -> str:
         """The address of the record buffer, 0 where nobody listens."""
@@ -126,15 +145,15 @@ class Frame:
         """The address of the word in which a grid barrier counts; 0 before the first one."""
         return self._launch(_ARRIVALS, pointer("global"))
 
-    def _argument(self, offset: int, kind: str, align: int) -> str:
-        return self._load("%args", offset, kind, align)
+    def _argument(self, offset: int, kind: str, align: int, tag: str = "") -> str:
+        return self._load("%args", offset, kind, align, tag)
 
     def _launch(self, offset: int, kind: str = "i64") -> str:
         return self._load("%launch", offset, kind, 8)
 
-    def _load(self, block: str, offset: int, kind: str, align: int) -> str:
+    def _load(self, block: str, offset: int, kind: str, align: int, tag: str = "") -> str:
         address = self.code.at("private", block, str(offset))
-        return self.code.add(f"load {kind}, ptr {address}, align {align}, !invariant.load !0")
+        return self.code.add(f"load {kind}, ptr {address}, align {align}, !invariant.load !0{tag}")
 
     # ---- ids ------------------------------------------------------------------------
 
@@ -156,16 +175,24 @@ class Frame:
 
     def num_groups(self, axis: int) -> str:
         """Workgroups in the grid, which may be more than one launch takes."""
+        if self._small:
+            return self.wide(self._launch(8 * axis, "i32"))
         return self._launch(8 * axis)
 
     def group_id(self, axis: int) -> str:
         """The workgroup's place in the grid: a grid that is too large runs as several launches."""
         here = self.wide(self.special("ctaid", axis))
+        if self._small:  # one launch
+            return here
         first = self._launch(_FIRST_GROUP + 8 * axis)
         return self.code.add(f"add nuw nsw i64 {first}, {here}")
 
     def global_id(self, axis: int) -> str:
         """group_id * group_size + local_id."""
+        if self._small:
+            start = f"mul nuw nsw i32 {self.special('ctaid', axis)}, {self.group_size(axis)}"
+            sum_ = f"add nuw nsw i32 {self.code.add(start)}, {self.local_id(axis)}"
+            return self.wide(self.code.add(sum_))
         group, size = self.wide(self.special("ctaid", axis)), self.wide(self.group_size(axis))
         start = self.code.add(f"mul nuw nsw i64 {group}, {size}")
         here = self.code.add(f"add nuw nsw i64 {start}, {self.wide(self.local_id(axis))}")
@@ -247,10 +274,3 @@ def array_bytes(kind: Type) -> int:
     """Bytes of a shared or private array."""
     assert isinstance(kind, ArrayType)
     return prod(kind.shape or ()) * kind.element.bytes
-
-
-def space_of(op: Operation) -> str:
-    """The space that an access touches."""
-    kind = op.operands[0].type
-    assert isinstance(kind, RefType)
-    return kind.space

@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 
 from hetir.backends.llvm.code import memory_type
 from hetir.backends.llvm.memory import element_of
-from hetir.backends.ptx.code import Operand, PtxCode, pointer
-from hetir.backends.ptx.frame import space_of
+from hetir.backends.ptx.code import Operand, PtxCode, pointer, space_of
 from hetir.ir import ops
 from hetir.ir.core import Kernel, Operation, Value, walk
 from hetir.ir.types import Scalar
@@ -37,24 +36,23 @@ class Memory:
         self._used = {v for op in walk(kernel.body) for v in op.operands}
         self._acquires = any(_acquires(op) for op in walk(kernel.body))
 
-    def access(self, op: Operation, args: Sequence[str], tags: str) -> str | None:
+    def access(self, op: Operation, address: str, values: Sequence[str], tags: str) -> str | None:
         """Emit an access; gives the result's name if there is one."""
-        address = self.code.at(space_of(op), args[0], args[1])
         match op.name:
             case "load":
                 return self.load(op, address, tags)
             case "store":
-                return self.store(op, address, args[2])
+                return self.store(op, address, values[0], tags)
             case _ if space_of(op) == "private":
-                return self._alone(op, address, args[2:])
+                return self._alone(op, address, values)
             case "atomic.load":
                 return self._atomic_load(op, address)
             case "atomic.store":
-                return self._atomic_store(op, address, args[2])
+                return self._atomic_store(op, address, values[0])
             case "atomic.rmw":
-                return self._update(op, address, args[2])
+                return self._update(op, address, values[0])
             case _:
-                return self._compare(op, address, args[2], args[3])
+                return self._compare(op, address, values[0], values[1])
 
     def fence(self, op: Operation) -> None:
         """A fence, where the table has one."""
@@ -98,13 +96,11 @@ class Memory:
         value = self.code.add(f"load {kind}, {space} {address}, align {element.bytes}{tags}")
         return self.code.add(f"icmp ne i8 {value}, 0") if element.kind == "bool" else value
 
-    def store(self, op: Operation, address: str, value: str) -> None:
+    def store(self, op: Operation, address: str, value: str, tags: str = "") -> None:
         """A plain store."""
         element, space = element_of(op), pointer(space_of(op))
-        raw = self.code.stored(element, value)
-        self.code.put(
-            f"store {memory_type(element)} {raw}, {space} {address}, align {element.bytes}"
-        )
+        raw, kind = self.code.stored(element, value), memory_type(element)
+        self.code.put(f"store {kind} {raw}, {space} {address}, align {element.bytes}{tags}")
 
     def _alone(self, op: Operation, address: str, values: Sequence[str]) -> str | None:
         """An atomic on memory that no other work-item can see."""
