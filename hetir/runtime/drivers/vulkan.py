@@ -359,13 +359,6 @@ class VulkanDriver(Driver):
                 "vkCreateComputePipelines", 0, f"the module has no entry point {artifact.entry}"
             )
         self._check(found)
-        need, have = artifact.resources.shared_bytes, self.portrait.limits.shared_bytes_optin
-        if need > have:
-            raise DriverError(
-                "vkCreateComputePipelines",
-                -1,
-                f"{need} bytes of shared memory, where the device has {have}",
-            )
         if found.loops:
             self.warn_of_loops()
         return self._alone(artifact)
