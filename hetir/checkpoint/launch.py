@@ -26,7 +26,7 @@ from hetir.ir.core import Kernel
 from hetir.ir.types import Scalar
 from hetir.passes.layout import layout_of
 from hetir.passes.resumable import DONE, NOT_STARTED, Control, Resumable
-from hetir.passes.safe_points import place
+from hetir.passes.safe_points import NotCheckpointableError, place
 from hetir.passes.simplify import simplify
 
 MOST_GROUPS = 1 << 28
@@ -343,7 +343,12 @@ def start(
 
 @lru_cache(maxsize=256)
 def _placed(kernel: Kernel) -> str:
-    return described(place(canonicalise(simplify(kernel))))
+    simple = simplify(kernel)
+    try:
+        return described(place(canonicalise(simple)))
+    except NotCheckpointableError:
+        place(simple)  # refuses the same, with the lines that canonical hetIR lacks
+        raise
 
 
 def load(path: str | Path) -> Snapshot:
