@@ -11,5 +11,8 @@ OPS_VERSION = 1
 MATH_VERSION = 2
 """The bits of the reproducible mathematics."""
 
-CODE_VERSION = (__version__, IR_VERSION, OPS_VERSION, MATH_VERSION)
+PASSES_VERSION = 2
+"""What the simplifications before a backend do."""
+
+CODE_VERSION = (__version__, IR_VERSION, OPS_VERSION, MATH_VERSION, PASSES_VERSION)
 """Part of every cache key."""

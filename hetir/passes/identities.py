@@ -268,7 +268,10 @@ def _neg(r: _Identities, op: Operation) -> Value | None:
 
 
 def _abs(r: _Identities, op: Operation) -> Value | None:
-    if r.made_by(op.operands[0], ops.ABS):
+    kind = op.operands[0].type
+    unsigned = isinstance(kind, Scalar) and kind.is_int and not kind.signed
+    # of an unsigned integer it is the integer, also where that was negated
+    if unsigned or r.made_by(op.operands[0], ops.ABS):
         return op.operands[0]
     inner = r.made_by(op.operands[0], ops.NEG)
     return r.again(op, inner.operands[0]) if inner else None

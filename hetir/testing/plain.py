@@ -86,6 +86,47 @@ for _method, _name in {"neg": "neg", "invert": "not", "abs": "abs"}.items():
     setattr(Number, f"__{_method}__", _unary(_name))
 
 
+class Vector:
+    """A vector of one work-item: what is done to it is done to each element."""
+
+    __slots__ = ("items",)
+
+    def __init__(self, items: Sequence[Number]) -> None:
+        self.items = tuple(items)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __iter__(self) -> Iterator[Number]:
+        return iter(self.items)
+
+    def __getitem__(self, index: int | slice[Any, Any, Any]) -> Number | Vector:
+        picked = self.items[index]
+        return picked if isinstance(picked, Number) else Vector(picked)
+
+    def __getattr__(self, name: str) -> Any:
+        picked = [self.items["xyzw".index(letter)] for letter in name]
+        return picked[0] if len(picked) == 1 else Vector(picked)
+
+
+def _each(run: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of numbers, which of vectors is done to each element."""
+
+    def spread(*values: Any) -> Any:
+        vectors = [v for v in values if isinstance(v, Vector)]
+        if not vectors:
+            return run(*values)
+        rows = (v if isinstance(v, Vector) else itertools.repeat(v) for v in values)
+        return Vector([run(*row) for row in zip(*rows, strict=False)])
+
+    return spread
+
+
+for _name in ("add", "sub", "mul", "floordiv", "mod", "lt", "gt", "eq"):
+    setattr(Vector, f"__{_name}__", _each(getattr(Number, f"__{_name}__")))
+Vector.__neg__ = _each(Number.__neg__)  # pyright: ignore
+
+
 class _Array:
     """An array argument."""
 
@@ -149,9 +190,42 @@ class _Type:
     def __call__(self, value: Any) -> Number:
         return number(self.kind, value)
 
+    def vector(self, length: int) -> Callable[..., Vector]:
+        """`hl.vector(hl.i32, length)`."""
+
+        def make(*values: Any) -> Vector:
+            flat = [n for v in values for n in (v if isinstance(v, Vector) else (v,))]
+            return Vector([number(self.kind, n) for n in flat * (length // len(flat))])
+
+        return make
+
 
 def _where(condition: Any, a: Any, b: Any) -> Any:
     return a if condition else b
+
+
+def _dot(a: Vector, b: Vector) -> Number:
+    total, *rest = [apply(ops.MUL, *pair) for pair in zip(a, b, strict=True)]
+    for product in rest:
+        total = apply(ops.ADD, total, product)
+    return total
+
+
+def _insert(v: Vector, index: Any, value: Any) -> Vector:
+    items = list(v)
+    items[int(index)] = number(items[0].kind, value)
+    return Vector(items)
+
+
+def _load_vector(x: _Array, index: Any, length: int) -> Vector:
+    *outer, last = map(int, index)
+    return Vector([x[(*outer, last + i)] for i in range(length)])
+
+
+def _store_vector(x: _Array, index: Any, value: Vector) -> None:
+    *outer, last = map(int, index)
+    for i, item in enumerate(value):
+        x[(*outer, last + i)] = item
 
 
 def _function(spec: ops.Spec) -> Callable[..., Number]:
@@ -180,14 +254,19 @@ def language(item: Any) -> SimpleNamespace:
     simple = ("fma", "sqrt", "floor", "ceil", "trunc", "rint", "popcount", "clz", "mul_hi", "div")
     names = (*simple, "rem", "abs", "min", "max", "min_number", "max_number")
     ids = ("local_id", "group_id", "group_size", "num_groups", "global_id")
-    members: dict[str, Any] = {n: _function(ops.TABLE[n]) for n in names}
+    members: dict[str, Any] = {n: _each(_function(ops.TABLE[n])) for n in names}
     members |= {("bool_" if t == BOOL else n): _Type(t) for n, t in SCALARS.items()}
     members |= {n: _id(item, n) for n in ids}
     return SimpleNamespace(
         **members,
         minimum_number=members["min_number"],
         maximum_number=members["max_number"],
-        where=_where,
+        where=_each(_where),
+        vector=_Type.vector,
+        dot=_dot,
+        insert=_insert,
+        load_vector=_load_vector,
+        store_vector=_store_vector,
         static_range=range,
         cast=_cast,
     )

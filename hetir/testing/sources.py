@@ -30,6 +30,7 @@ _FLOAT_CALLS = (
     "hl.fma({0}, {1}, {0})",
     "hl.rem({0}, {1})",
 )
+_ELEMENTS = tuple(t for t in TYPES if t != BOOL)
 _COMPARE = ("<", "<=", ">", ">=", "==", "!=")
 
 
@@ -74,6 +75,7 @@ class _Writer:
         self.lines: list[str] = []
         self.indent = 1
         self.variables: dict[str, Scalar] = {}
+        self.vectors: dict[str, tuple[Scalar, int]] = {}
         self.fixed: dict[str, Scalar] = {}  # loop indices and ids: read only
         self.inputs: list[Input] = []
         self.readable: list[tuple[str, Input]] = []
@@ -103,6 +105,11 @@ class _Writer:
             self.say(f"{name} = {self.expression(kind)}")
             self.variables[name] = kind
         self.helper_call(helper)
+        for _ in range(self.choose(3)):
+            name = f"w{len(self.vectors)}"
+            kind = self.pick(_ELEMENTS), 2 + self.choose(WIDTH - 1)
+            self.say(f"{name} = {self.vector(*kind)}")
+            self.vectors[name] = kind
         self.block(2 + self.choose(self.count))
         for column in range(WIDTH):
             self.say(
@@ -170,11 +177,49 @@ class _Writer:
         names = [n for n, k in (*self.fixed.items(), *self.variables.items()) if k == kind]
         others = [*self.fixed, *self.variables]
         which = self.choose(4)
+        vectors = [n for n, v in self.vectors.items() if v[0] == kind]
+        if vectors and which == 3:
+            return self.element(self.pick(vectors))
         if names and which < 3:
             return self.pick(names[::-1])
         if others and which < 3:
             return f"{self.hl(kind)}({self.pick(others[::-1])})"
         return f"{self.hl(kind)}({self.literal(kind)})"
+
+    def element(self, name: str) -> str:
+        """A number out of a vector variable."""
+        form = self.choose(4)
+        if form == 0:
+            return f"{name}.{self.pick('xyzw'[: self.vectors[name][1]])}"
+        if form == 1:
+            return f"hl.dot({name}, {name})"
+        if form == 2:
+            return f"sum({name})"
+        index = self.pick([n for n, k in self.fixed.items() if k == I64])
+        return f"{name}[{index} % {self.vectors[name][1]}]"
+
+    def vector(self, kind: Scalar, length: int, depth: int = 1) -> str:
+        """A vector: a variable, made of numbers, or computed."""
+        same = [n for n, v in self.vectors.items() if v == (kind, length)]
+        form = self.choose(8) if depth else self.choose(2)
+        if form == 0 and same:
+            return self.pick(same)
+        if form < 2:
+            count = self.pick((1, length))
+            items = ", ".join(self.expression(kind, 1) for _ in range(count))
+            return f"hl.vector({self.hl(kind)}, {length})({items})"
+        a, b = (self.vector(kind, length, depth - 1) for _ in range(2))
+        if form == 2:
+            return self.pick((f"(-{a})", f"{a}[::-1]", f"hl.min({a}, {b})", f"hl.abs({a})"))
+        if form == 3:
+            return f"({a} if {self.condition()} else {b})"
+        if form == 4:
+            return f"hl.where({a} < {b}, {a}, {self.variable(kind)})"
+        if form == 5:
+            index = self.pick([n for n, k in self.fixed.items() if k == I64])
+            return f"hl.insert({a}, {index} % {length}, {self.variable(kind)})"
+        other = self.pick((b, b, self.variable(kind)))
+        return f"({a} {self.pick(('+', '-', '*', '//', '%'))} {other})"
 
     def expression(self, kind: Scalar, depth: int = 2) -> str:
         if depth == 0 or self.choose(4) == 0:
@@ -207,6 +252,9 @@ class _Writer:
 
     def condition(self, depth: int = 1) -> str:
         form = self.choose(5) if depth > 0 else 0
+        if form == 3 and self.vectors and self.choose(3) == 0:
+            name = self.pick(list(self.vectors))
+            return f"{self.pick(('any', 'all'))}({name} > {self.variable(self.vectors[name][0])})"
         if form == 1:
             one, two = self.condition(depth - 1), self.condition(depth - 1)
             return f"({one} {self.pick(('and', 'or'))} {two})"
@@ -245,6 +293,8 @@ class _Writer:
             self.store,
             self.swap,
         ]
+        if self.vectors:
+            plain += [self.assign_vector, self.store_vector]
         if self.indent <= self.deepest:
             plain += [self.branch, self.for_, self.while_, self.branch, self.static_for]
         self.pick(plain)()
@@ -268,6 +318,15 @@ class _Writer:
             *(() if kind.is_float else ("&=", "^=", "<<=", ">>=")),
         )
         self.say(f"{name} {self.pick(operators)} {self.expression(kind, 1)}")
+
+    def assign_vector(self) -> None:
+        name = self.pick(list(self.vectors))
+        self.say(f"{name} {self.pick(('=', '+=', '-='))} {self.vector(*self.vectors[name])}")
+
+    def store_vector(self) -> None:
+        name = self.pick(list(self.vectors))
+        column = self.choose(WIDTH - self.vectors[name][1] + 1)
+        self.say(f"hl.store_vector(out, (row, {column}), {name})")
 
     def swap(self) -> None:
         name = self.pick(list(self.variables))

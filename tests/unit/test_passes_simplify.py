@@ -230,3 +230,20 @@ def test_casts_through_floats_saturate():
     data = np.ones(1, np.uint64)
     emulator.run(simplify(parse_kernel(text)), [data, np.int8(-4)], (1, 1, 1), (1, 1, 1))
     assert data[0] == 0
+
+
+@pytest.mark.parametrize("kind", [SCALARS["u8"], SCALARS["i8"]], ids=str)
+def test_the_magnitude_of_a_negated_integer(kind):
+    """-x of an unsigned x is 2**8 - x, and its magnitude is itself."""
+
+    def fill(b, x, y):
+        i = b.value(ops.GLOBAL_ID, axis=0)
+        negated = b.value(ops.NEG, b.value(ops.LOAD, x, i))
+        b.emit(ops.STORE, y, i, b.value(ops.ABS, negated))
+
+    x = np.arange(256).astype(kind.numpy)
+    y = np.zeros_like(x)
+    after = simplify(kernel(fill, array(kind, 1), array(kind, 1)))
+    emulator.run(after, [x, y], (1, 1, 1), (256, 1, 1))
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal(y, np.abs(-x))
