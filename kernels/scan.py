@@ -36,8 +36,8 @@ def scan_from(
     start = block * length
     end = min(start + length, x.shape[0])
     carry = before[block - 1] if block > 0 and start < end else 0.0
-    for row in range(start, end, WIDTH):
-        i = row + lane
+    for row in range(0, length, WIDTH):  # the same for all subgroups, as SPIR-V needs it
+        i = start + row + lane
         inclusive = hl.subgroup_scan(x[i] if i < end else 0.0, "add")
         if i < end:
             y[i] = carry + inclusive
