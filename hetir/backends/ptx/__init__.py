@@ -37,7 +37,12 @@ VERSION = 4  # of the code that this backend writes, part of every key
 USES = frozenset(("index_bits", "disjoint", "aligned"))
 """The fields of Assumptions that shape the code."""
 _NOTHING = Assumptions()
-_ONE_WAY = ("fence.acquire", "fence.release")
+# the PTX version that an instruction needs, where a capability comes with an older one
+_NEEDS = {
+    "fence.acquire": ONE_WAY_FENCES_VERSION,
+    "fence.release": ONE_WAY_FENCES_VERSION,
+    "tanh.approx": 70,
+}
 
 
 def fingerprint(target: str) -> str:
@@ -83,8 +88,7 @@ def compile_kernel(
     labels = (Label(kernel.loc, ""),) if kernel.loc else ()
     check_shared(chip.limits, emitter.frame.shared_bytes, *labels)
     needs = LARGE_PARAMETERS_VERSION if parameter_bytes(layout) > SMALL_PARAMETER_BYTES else 0
-    if any(word in text for word in _ONE_WAY):
-        needs = max(needs, ONE_WAY_FENCES_VERSION)
+    needs = max([needs, *(least for word, least in _NEEDS.items() if word in text)])
     made = compile_ir(text, chip.machine(needs), level=optimise, assembly=True, vectorise=False)
     assert made.assembly is not None
     assembled = assemble(made.assembly, chip.arch, lines=lines) if binary else None

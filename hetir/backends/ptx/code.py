@@ -75,6 +75,13 @@ class PtxCode(Code):
         text = '"mul.wide.s32 $0, $1, $2;", "=l,r,r"'
         return self.add(f"call i64 asm {text}(i32 {a}, i32 {b}) #3")
 
+    def approximation(self, instruction: str, operands: Sequence[str]) -> str:
+        """An f32 instruction that LLVM must not take for the exact function."""
+        places = ", ".join(f"${n}" for n in range(1 + len(operands)))
+        constraints = ",".join(["=f", *("f" for _ in operands)])
+        shown = ", ".join(f"float {v}" for v in operands)
+        return self.add(f'call float asm "{instruction} {places};", "{constraints}"({shown}) #3')
+
     def number_of(self, space: str, address: str) -> Operand:
         """An address as the 64-bit register that inline PTX takes."""
         return "i64", self.add(f"ptrtoint {pointer(space)} {address} to i64")

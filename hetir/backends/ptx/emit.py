@@ -9,6 +9,7 @@ from hetir.backends.ptx.code import PtxCode, space_of
 from hetir.backends.ptx.frame import MAX_ITEMS, Frame, Workgroup
 from hetir.backends.ptx.lines import Lines
 from hetir.backends.ptx.memory import Memory, root_of
+from hetir.backends.ptx.native import native
 from hetir.backends.ptx.promises import Promises
 from hetir.backends.ptx.records import Records
 from hetir.backends.ptx.subgroups import Subgroups
@@ -124,7 +125,7 @@ class Emitter(Structured):
         if op.spec is ops.BARRIER:
             wide = op.attrs["scope"] == "workgroup" or self.frame.width > WARP
             return self.memory.barrier(None if wide else self.subgroups.mask())
-        rule = RULES.get(key_of(op))
+        rule = native if op.spec is ops.NATIVE else RULES.get(key_of(op))
         return self._place(op) if rule is None else rule(self.code, op, args)
 
     def _wait_for_grid(self) -> None:

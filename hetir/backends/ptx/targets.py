@@ -10,7 +10,7 @@ from functools import cache
 from hetir.backends.llvm.machine import Machine
 from hetir.backends.llvm.rules import ALL, FLOATS, INTS, NARROW, RULES, Key
 from hetir.diagnostics import CompileError
-from hetir.ir.ops import REDUCE_KINDS
+from hetir.ir.ops import NATIVE_KINDS, REDUCE_KINDS
 from hetir.limits import Limits, limits_of
 from hetir.target import Target
 
@@ -93,7 +93,8 @@ def target_of(name: str, width: int, *, cooperative: bool = False) -> Target:
             f"a subgroup of {width} work-items is not available on target `{name}`",
             hint="pin a power of two up to 128",
         )
-    covered = _memory(chip) | _subgroups(chip, width) | _PROGRAM
+    covered = {("native", kind) for kind in NATIVE_KINDS}
+    covered |= _memory(chip) | _subgroups(chip, width) | _PROGRAM
     refused = dict(_UNSUPPORTED)
     if cooperative:
         covered |= {_GRID_BARRIER}
