@@ -302,9 +302,9 @@ of `f16` and `bf16` stay reproducible. A target takes the op with a rule `("nati
 |---|---|---|
 | `cpu`, `emulator` | the reproducible value | as below |
 | `ptx` | `.approx` instructions; `div.full` | of the PTX ISA: `exp2` 2 ULP; `exp` that and \
-abs(x) 2^-23 relative; `log2`, `log` 2^-22, from 1/2 to 2 absolute, elsewhere relative; `sin`, `cos` \
-2^-20.5 absolute to 2 pi, 2^-14.7 to 100 pi; `tanh` 2^-11 relative; `rsqrt` 2^-22.9 and `sqrt` 2^-23 \
-relative; `1 / x` 1 ULP; quotients 2 ULP |
+abs(x) 2^-23 relative; `log2`, `log` 2^-22, from 1/2 to 2 absolute, elsewhere relative; `sin`, \
+`cos` 2^-20.5 absolute to 2 pi, 2^-14.7 to 100 pi; `tanh` 2^-11 relative; `rsqrt` 2^-22.9 and \
+`sqrt` 2^-23 relative; `1 / x` 1 ULP; quotients 2 ULP |
 | `spirv:opencl` | `native_exp` and so on of OpenCL C; `tanh` the reproducible value | \
 the device's: OpenCL leaves error and range to the implementation |
 | `spirv:vulkan` | `GLSL.std.450` and `OpFDiv` | of the specification (Precision and Operation of \
