@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from hetir.frontend import func
     from hetir.ir.text import parse_module as parse
     from hetir.limits import targets
+    from hetir.records import print_items
     from hetir.residency import occupancy
     from hetir.runtime import Graph, array, device, devices, empty, from_dlpack, zeros
     from hetir.tuning import autotune
@@ -36,6 +37,7 @@ __all__ = [
     "kernel",
     "occupancy",
     "parse",
+    "print_items",
     "resume",
     "targets",
     "zeros",
@@ -51,6 +53,7 @@ _HOMES = {
     **dict.fromkeys(("StopAt", "resume"), "hetir.checkpoint"),
     "func": "hetir.frontend",
     "parse": "hetir.ir.text",
+    "print_items": "hetir.records",
     "targets": "hetir.limits",
     "occupancy": "hetir.residency",
     "autotune": "hetir.tuning",

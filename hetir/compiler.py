@@ -30,6 +30,7 @@ from hetir.passes.inline import inline
 from hetir.passes.layout import layout_of
 from hetir.passes.reproducible import reproducible
 from hetir.passes.simplify import simplify
+from hetir.records import signed
 from hetir.residency import suggest_workgroup
 from hetir.target import Assumptions
 from hetir.version import CODE_VERSION
@@ -420,8 +421,8 @@ def evaluate(
     """
     _ = records, stop
     report = emulator.run(parsed(artifact.text), values, grid, workgroup, checks=True)
-    for line in report.output:
-        print(line)  # noqa: T201 (what hl.print is for)
+    for line, (group, item) in zip(report.output, report.writers, strict=True):
+        print(signed(line, group, item, grid, workgroup))  # noqa: T201 (what hl.print is for)
     if report.faults:
         raise report.faults[0]
 

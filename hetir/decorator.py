@@ -365,7 +365,7 @@ class Kernel:
             workgroup=items,
             queue=queue,
             after=after,
-            records=_records(made.artifact),
+            records=_records(made.artifact, groups, items),
             block=block,
         )
 
@@ -403,7 +403,7 @@ class Kernel:
             self._record(tuple(map(runtime.as_operand, arguments)), "cpu", grid, workgroup)
             return
         made, values, block = self._ready(arguments, "cpu", grid, workgroup)
-        made.program.run(values, grid, workgroup, _records(made.artifact), block)
+        made.program.run(values, grid, workgroup, _records(made.artifact, grid, workgroup), block)
 
     def _record(
         self, values: tuple[Any, ...], device: Any, grid: Dims, workgroup: Dims
@@ -413,7 +413,8 @@ class Kernel:
         def ready(given: tuple[Any, ...]) -> runtime.Ready:
             operands = tuple(map(runtime.as_operand, given))
             made, whole, block = self._ready(operands, device, grid, workgroup)
-            return runtime.Ready(made.program, whole, block, _records(made.artifact))
+            told = _records(made.artifact, grid, workgroup)
+            return runtime.Ready(made.program, whole, block, told)
 
         node = runtime.Node(
             kernel=self.name,
@@ -583,11 +584,12 @@ class Kernel:
         return Compiled(on.name, workgroup, assumptions, artifact, program)
 
 
-def _records(artifact: Artifact) -> runtime.Records | None:
+def _records(artifact: Artifact, grid: Dims, workgroup: Dims) -> runtime.Records | None:
     """The hidden buffer, for kernels that print or check."""
     if not artifact.sites:
         return None
-    return runtime.Records(size=records.CAPACITY_BYTES, finish=records.finish(artifact, print))
+    finish = records.finish(artifact, print, grid, workgroup)
+    return runtime.Records(size=records.CAPACITY_BYTES, finish=finish)
 
 
 def _argument(parameter: Parameter, value: Any) -> Argument:

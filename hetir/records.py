@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from hetir.ir.types import SCALARS
 _HEADER = struct.Struct("<QQ")
 _RECORD = struct.Struct("<IIqq")
 CAPACITY_BYTES = 1 << 20
+Dims = tuple[int, int, int]
 
 
 class CheckFailedError(LaunchError):
@@ -73,14 +75,52 @@ def _operand(raw: bytes, dtype: str) -> float | int | bool:
     return int(value) if kind.is_int else float(value)
 
 
-def finish(artifact: Artifact, echo: Callable[[str], None]) -> Callable[[bytes], None]:
-    """What to do with the buffer at the end of a launch: print the lines, raise the failure."""
+@dataclass(slots=True)
+class Wishes:
+    """What printed lines show beside their text."""
+
+    items: bool = os.environ.get("HETIR_PRINT_ITEMS", "") not in ("", "0")
+
+
+_WISHES = Wishes()
+
+
+def print_items(wanted: bool = True) -> None:
+    """Begin each line of `hl.print` with the work-item that wrote it, or stop doing so.
+
+    HETIR_PRINT_ITEMS=1 begins with it. Holds for every device and thread of the process.
+    """
+    _WISHES.items = wanted
+
+
+def signed(line: str, group: int, item: int, grid: Dims | None, workgroup: Dims | None) -> str:
+    """A printed line, begun with its work-item where that is wanted and known."""
+    if not _WISHES.items or grid is None or workgroup is None:
+        return line
+    return f"workgroup {_place(group, grid)}, item {_place(item, workgroup)}: {line}"
+
+
+def _place(linear: int, extents: Dims) -> Dims:
+    x, y, _ = extents
+    return linear % x, linear // x % y, linear // (x * y)
+
+
+def finish(
+    artifact: Artifact,
+    echo: Callable[[str], None],
+    grid: Dims | None = None,
+    workgroup: Dims | None = None,
+) -> Callable[[bytes], None]:
+    """What to do with the buffer at the end of a launch: print the lines, raise the failure.
+
+    Without `grid` and `workgroup` work-items are not named.
+    """
 
     def run(data: bytes) -> None:
         found, lost = read(artifact, data)
         for record in found:
             if record.site.kind == "print":
-                echo(_line(record))
+                echo(signed(_line(record), record.group, record.item, grid, workgroup))
         if lost:
             echo(f"hetir: the print buffer is full: {lost} bytes of {artifact.kernel} are lost")
         failed = [r for r in found if r.site.kind != "print"]

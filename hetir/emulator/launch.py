@@ -29,12 +29,14 @@ BYTES_A_BATCH = 1 << 26
 class Report:
     """What a run found: its faults, and its printed lines in the order of work-items.
 
+    `writers` has the linear workgroup and work-item that wrote each line.
     Of several weak runs, `seed` is that of the last one, whose faults and output these are,
     and `results` counts the different contents that the arrays had in the end.
     """
 
     faults: tuple[Fault, ...] = ()
     output: tuple[str, ...] = ()
+    writers: tuple[tuple[int, int], ...] = ()
     seed: int = 0
     results: int = 1
 
@@ -86,7 +88,8 @@ def run(
 
 def _report(state: Run) -> Report:
     lines = sorted(state.lines, key=lambda line: line[:3])
-    return Report(state.faults.report(), tuple(line for *_, line in lines))
+    writers = tuple((group, item) for group, item, *_ in lines)
+    return Report(state.faults.report(), tuple(line for *_, line in lines), writers)
 
 
 def _triple(extents: Sequence[int]) -> Triple:

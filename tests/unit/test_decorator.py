@@ -5,7 +5,7 @@ import gc
 import subprocess
 import sys
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -163,6 +163,65 @@ def test_print_shows_lines_in_order_of_work_items(capfd, device):
     assert capfd.readouterr().out == "item 0 has 0.5\nitem 1 has -1.0\nitem 2 has 3.0\n"
 
 
+def executable():
+    """Every device of this machine and every emulator, but those whose targets print nothing."""
+    found = [device.name for device in hetir.runtime.devices(emulated=True)]
+    return [name for name in found if not name.startswith("ascend")]
+
+
+@pytest.mark.parametrize("device", executable())
+def test_print_names_work_items_on_request_and_keeps_launches_apart(capfd, device):
+    @hetir.kernel
+    def tell(x, n: hl.static):
+        hl.print("{} of {}", x[0], n)
+        if hl.local_id(0) == 1:
+            hl.print("again")
+
+    x = np.array([7], np.int32)
+    first = tell.launch((x, 1), grid=(1, 2), workgroup=2, device=device)
+    second = tell.launch((x, 2), grid=1, workgroup=1, device=device)
+    second.wait()
+    assert capfd.readouterr().out.endswith("7 of 2\n")
+    hetir.print_items()
+    try:
+        first.wait()
+        tell.launch((x, 3), grid=(1, 2), workgroup=2, device=device).wait()
+    finally:
+        hetir.print_items(False)
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[-6:] == [
+        "workgroup (0, 0, 0), item (0, 0, 0): 7 of 3",
+        "workgroup (0, 0, 0), item (1, 0, 0): 7 of 3",
+        "workgroup (0, 0, 0), item (1, 0, 0): again",
+        "workgroup (0, 1, 0), item (0, 0, 0): 7 of 3",
+        "workgroup (0, 1, 0), item (1, 0, 0): 7 of 3",
+        "workgroup (0, 1, 0), item (1, 0, 0): again",
+    ]
+
+
+@pytest.mark.parametrize("device", executable())
+def test_an_assertion_names_work_item_line_and_kernel_on_every_device(device):
+    @hetir.kernel(debug=True)
+    def sorted_pairs(x):
+        i = hl.global_id(0)
+        hl.assert_(x[i] <= x[i + 1], "x must rise")  # noqa: PT009
+
+    rising = np.arange(5, dtype=np.int32)
+    sorted_pairs.launch((rising,), grid=2, workgroup=2, device=device).wait()
+    bad = np.array([0, 1, 2, 5, 4], np.int32)
+    launch = sorted_pairs.launch((bad,), grid=2, workgroup=2, device=device)
+    with pytest.raises(HetirError, match="x must rise") as caught:
+        launch.wait()
+    text = str(caught.value)
+    assert "hl.assert_(x[i] <= x[i + 1]" in text
+    named = "work-item (3, 0, 0)" if device == "emulator" else "work-item 1 of workgroup 1"
+    assert named in text
+    assert "sorted_pairs" in text
+    launch.wait()  # raised once
+    assert launch.error is caught.value
+    sorted_pairs.launch((rising,), grid=2, workgroup=2, device=device).wait()
+
+
 @pytest.mark.parametrize("device", DEVICES)
 def test_debug_names_line_index_and_work_item(device):
     @hetir.kernel(debug=True)
@@ -191,6 +250,25 @@ def test_failed_assertion_names_its_line(device):
     positive.launch((good,), grid=1, workgroup=4, device=device).wait()
     with pytest.raises(HetirError, match="x must be positive"):
         positive.launch((bad,), grid=1, workgroup=4, device=device).wait()
+
+
+def test_a_failed_launch_names_its_kernel_and_line():
+    """More private memory than a machine gives, as a driver would find out."""
+    made = hetir.compile(scale, "f64[:], f64, f64[:]", target="cpu")
+    crowded = replace(made, resources=replace(made.resources, item_bytes=1 << 30))
+    program = hetir.device("cpu").load(crowded, ("x", "factor", "y"))
+    x = np.ones(1)
+    launch = program.launch((x, 3.0, x), grid=2, workgroup=4096)
+    with pytest.raises(HetirError, match=r"kernel `scale` failed: .*no memory") as caught:
+        launch.wait()
+    assert "def scale(x, factor, y):" in str(caught.value)
+    launch.wait()
+    for grid in (1, 2):
+        with pytest.raises(HetirError, match="kernel `scale` failed") as caught:
+            program.run((x, 3.0, x), grid, 4096)
+        assert "def scale(x, factor, y):" in str(caught.value)
+    scale[1, 1](x, 3.0, x)
+    assert x.tolist() == [3]
 
 
 REFUSED = {
