@@ -39,8 +39,11 @@ if TYPE_CHECKING:
     from hetir import emulator
     from hetir.backends import ascend, cpu, ptx, spirv
     from hetir.backends.cpu import stack as cpu_stack
+    from hetir.emulator import ascend as shim
     from hetir.emulator import ptx as emulated_ptx
+    from hetir.emulator.ascend import device as shim_device
     from hetir.passes import harness
+    from hetir.runtime.drivers import ascend_shim
 else:
     # a launch of cached code on one device needs none of these
     emulator, emulated_ptx = lazy("hetir.emulator"), lazy("hetir.emulator.ptx")
@@ -48,6 +51,8 @@ else:
     ascend = lazy("hetir.backends.ascend")
     cpu_stack = lazy("hetir.backends.cpu.stack")
     harness = lazy("hetir.passes.harness")
+    shim, shim_device = lazy("hetir.emulator.ascend"), lazy("hetir.emulator.ascend.device")
+    ascend_shim = lazy("hetir.runtime.drivers.ascend_shim")
 
 Dims = tuple[int, int, int]
 
@@ -529,5 +534,21 @@ def prepare_ptx(text: str, entry: str) -> runtime.Execute:
     return execute
 
 
+def prepare_ascend(text: str, entry: str, target: str) -> ascend_shim.Execute:
+    """Ascend C as the devices `ascend-shim` run it."""
+    try:
+        return shim_device.prepare(text, entry, target)
+    except shim.ShimBuildError as error:
+        raise runtime.DriverError("the C++ compiler", 1, str(error)) from None
+
+
+def shim_devices() -> Sequence[runtime.Driver]:
+    """The chips of the Ascend C shim. Raises DriverAbsentError without a C++ compiler."""
+    if not shim.compilers():
+        raise runtime.DriverAbsentError("no C++ compiler is here", "install g++ or clang++")
+    return ascend_shim.devices(prepare_ascend)
+
+
 runtime.register("emulator", lambda: [runtime.EmulatorDriver(evaluate)])
 runtime.register("ptx-emulator", lambda: [runtime.PtxEmulatorDriver(prepare_ptx)])
+runtime.register("ascend-shim", shim_devices)

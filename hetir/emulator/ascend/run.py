@@ -6,7 +6,8 @@ import json
 import re
 import subprocess
 import tempfile
-from collections.abc import Collection, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
@@ -21,11 +22,12 @@ ORDERS = ("newest", "oldest", "eager")
 """The hostile orders that a kernel must be right in; then come `random:SEED` and `program`."""
 
 _ARCHES = {"910b": 2201, "910c": 2201, "310p": 2002, "950": 3510}
-_CORES = {2201: 48, 2002: 8, 3510: 72}
+CORES = {2201: 48, 2002: 8, 3510: 72}
 _BUFFER_BYTES = {2201: 192 * 1024, 2002: 256 * 1024}
 _KEPT_BACK, _RESERVED = 256, 8192
 _BASE, _PAGE = 0x1000_0000_0000, 4096
 _DEFAULT_BOUNDS = 1024
+_FIRST_PAUSE, _LAST_PAUSE = 0.02, 0.1
 _ENTRY = re.compile(r"__global__\s+(?:__\w+__(?:\([^)]*\))?\s+)*void\s+(\w+)\s*\(")
 
 
@@ -39,11 +41,10 @@ class Shape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A stretch of device memory: where it is, and where its bytes are in the shared file."""
+    """A stretch of device memory that the kernel may touch; `item` is its elements' size."""
 
     address: int
     size: int
-    offset: int
     item: int
     writable: bool
     name: str
@@ -147,7 +148,7 @@ def run(
     words = order_words(order)
     late_types = more.get("late_types", False)
     built = library(source, arch=number, compiler=more.get("compiler"), late_types=late_types)
-    places, total = _place([*arrays], launch_block, more.get("align", 512))
+    places, offsets, total = _place([*arrays], launch_block, more.get("align", 512))
     block = bytearray(launch_block)
     for at, index in more.get("addresses", {}).items():
         block[at : at + 8] = places[index].address.to_bytes(8, "little")
@@ -155,12 +156,14 @@ def run(
     with tempfile.TemporaryDirectory() as folder:
         memory = Path(folder) / "memory"
         shared = np.memmap(memory, np.uint8, "w+", shape=(max(total, 1),))
-        for place, content in zip(places, [*contents, np.frombuffer(block, np.uint8)], strict=True):
-            _slice(shared, place)[:] = content
+        parts = [shared[at : at + p.size] for p, at in zip(places, offsets, strict=True)]
+        for part, content in zip(parts, [*contents, np.frombuffer(block, np.uint8)], strict=True):
+            part[:] = content
         job = Job(
             built=built,
             entry=name,
             memory=memory,
+            maps=tuple((p.address, p.size, at) for p, at in zip(places, offsets, strict=True)),
             places=tuple(places),
             arguments=tuple(place.address for place in places),
             arch=number,
@@ -174,9 +177,9 @@ def run(
             seconds=more.get("seconds", 60.0),
         )
         report = run_in_place(job)
-        for place, array, content in zip(places, arrays, contents, strict=False):
+        for part, array, content in zip(parts, arrays, contents, strict=False):
             if array.flags.writeable:
-                content[:] = _slice(shared, place)
+                content[:] = part
     return report
 
 
@@ -199,6 +202,8 @@ def launch_bounds(source: str, entry: str) -> int:
 class Job:
     """One run of a compiled kernel over memory that lies in a file.
 
+    `maps` are address, size and offset in the file of what is mapped, `places` what of it the
+    kernel may touch.
     `built` is what `library` gave, `arguments` are the kernel's parameters (addresses), `lines`
     the lines whose synchronising calls do nothing, `order` what `order_words` gave, `bounds` what
     its `__launch_bounds__` says.
@@ -207,6 +212,7 @@ class Job:
     built: Path
     entry: str
     memory: Path
+    maps: tuple[tuple[int, int, int], ...]
     places: tuple[Place, ...]
     arguments: tuple[int, ...]
     arch: int
@@ -229,7 +235,7 @@ class Job:
             f"report {report}",
             f"arch {self.arch}",
             f"blocks {self.blocks}",
-            f"cores {_CORES[self.arch]}",
+            f"cores {CORES[self.arch]}",
             f"limit {limit}",
             f"reserve {_RESERVED * self.reserve}",
             f"hazards {int(self.hazards)}",
@@ -239,28 +245,47 @@ class Job:
             "disabled " + " ".join(map(str, self.lines)),
         ]
         rows += ["simt", f"bounds {self.bounds}"] if self.arch == 3510 else []
+        rows += [f"map {address} {size} {offset}" for address, size, offset in self.maps]
         rows += [
-            f"region {at.address} {at.size} {at.offset} {at.item} {int(at.writable)} {at.name}"
+            f"region {at.address} {at.size} {at.item} {int(at.writable)} {at.name}"
             for at in self.places
         ]
         rows += [f"argument {address}" for address in self.arguments]
         return "\n".join(rows) + "\n"
 
 
-def run_in_place(job: Job) -> Report:
-    """Run a compiled kernel in a process of its own. Raises ShimBuildError."""
+def run_in_place(job: Job, stop: Callable[[], bool] = lambda: False) -> Report:
+    """Run a compiled kernel in a process of its own, which ends early once `stop` says so.
+
+    Raises ShimBuildError.
+    """
     with tempfile.TemporaryDirectory() as folder:
         path, written = Path(folder) / "job", Path(folder) / "report"
         path.write_text(job.text(written), encoding="utf-8")
-        try:
-            done = subprocess.run(
-                [str(runner()), str(path)], capture_output=True, timeout=job.seconds, check=False
-            )
-        except subprocess.TimeoutExpired:
+        process = subprocess.Popen(
+            [str(runner()), str(path)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        )
+        if not _waited(process, time.monotonic() + job.seconds, stop):
+            process.kill()
+            process.communicate()
             message = f"the kernel did not end within {job.seconds:g} seconds"
             return Report(faults=(Fault(kind="timeout", message=message, line=0, core=0),))
+        errors = process.communicate()[1]
         text = written.read_text(encoding="utf-8") if written.exists() else ""
-    return _parse(text, done.returncode, done.stderr, job.built)
+    return _parse(text, process.returncode, errors, job.built)
+
+
+def _waited(process: subprocess.Popen[bytes], deadline: float, stop: Callable[[], bool]) -> bool:
+    """Whether a process ended by itself, before its time was up and before it was to stop."""
+    pause = _FIRST_PAUSE
+    while process.poll() is None:
+        if stop() or time.monotonic() > deadline:
+            return False
+        try:
+            process.wait(pause)
+        except subprocess.TimeoutExpired:
+            pause = min(2 * pause, _LAST_PAUSE)
+    return True
 
 
 _LINE_FLAG = 1 << 63
@@ -292,9 +317,15 @@ def _shape_of(block: bytes) -> Shape:
     return Shape(grid=(words[0], words[1], words[2]), workgroup=(words[3], words[4], words[5]))
 
 
-def _place(arrays: list[np.ndarray[Any, Any]], block: bytes, align: int) -> tuple[list[Place], int]:
-    """Addresses for the arrays and the block, each ending as near to a page's end as it may."""
+def _place(
+    arrays: list[np.ndarray[Any, Any]], block: bytes, align: int
+) -> tuple[list[Place], list[int], int]:
+    """Places for the arrays and the block, each ending as near to a page's end as it may.
+
+    Also where their bytes are in the file, and the file's size.
+    """
     places: list[Place] = []
+    offsets: list[int] = []
     address, offset = _BASE, 0
     sizes = [(array.nbytes, array.itemsize, array.flags.writeable) for array in arrays]
     for index, (size, item, writable) in enumerate([*sizes, (len(block), 8, False)]):
@@ -305,20 +336,15 @@ def _place(arrays: list[np.ndarray[Any, Any]], block: bytes, align: int) -> tupl
             Place(
                 address=address + start,
                 size=size,
-                offset=offset + start // _PAGE * _PAGE,
                 item=item,
                 writable=writable,
                 name=name,
             )
         )
+        offsets.append(offset + start)
         address += (pages + 16) * _PAGE
         offset += pages * _PAGE
-    return places, offset
-
-
-def _slice(shared: np.ndarray[Any, Any], place: Place) -> np.ndarray[Any, Any]:
-    start = place.offset + place.address % _PAGE
-    return shared[start : start + place.size]
+    return places, offsets, offset
 
 
 def _bytes(array: np.ndarray[Any, Any]) -> np.ndarray[Any, np.dtype[np.uint8]]:

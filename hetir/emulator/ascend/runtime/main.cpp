@@ -113,12 +113,15 @@ void read_job(const char *path) {
             while (words >> line) job.disabled.insert(line);
         } else if (key == "region") {
             Region region{};
-            uint64_t bytes, offset;
-            words >> region.begin >> bytes >> offset >> region.item >> region.writable;
+            uint64_t bytes;
+            words >> region.begin >> bytes >> region.item >> region.writable;
             std::getline(words >> std::ws, region.name);
             region.end = region.begin + bytes;
             job.regions.push_back(region);
-            job.offsets.push_back(offset);
+        } else if (key == "map") {
+            std::array<uint64_t, 3> map{};
+            words >> map[0] >> map[1] >> map[2];
+            job.maps.push_back(map);
         } else if (key == "argument") {
             uint64_t address;
             words >> address;
@@ -127,19 +130,20 @@ void read_job(const char *path) {
     }
 }
 
-// Each region lies at its own address, with nothing mapped on the pages around it.
+// Each lies at its own address, with nothing mapped on the pages around it.
 void map_memory() {
     const int file = open(job.memory.c_str(), O_RDWR);
     const uint64_t page = 4096;
-    for (size_t i = 0; i < job.regions.size(); ++i) {
-        const Region &region = job.regions[i];
-        const uint64_t first = region.begin / page * page;
-        const uint64_t bytes = (region.end + page - 1) / page * page - first;
-        if (region.end == region.begin) continue;
+    for (const auto &map : job.maps) {
+        const uint64_t first = map[0] / page * page;
+        const uint64_t bytes = (map[0] + map[1] + page - 1) / page * page - first;
+        if (map[1] == 0) continue;
         void *at = mmap(reinterpret_cast<void *>(first), bytes, PROT_READ | PROT_WRITE,
-                        MAP_SHARED | MAP_FIXED_NOREPLACE, file, off_t(job.offsets[i]));
+                        MAP_SHARED | MAP_FIXED_NOREPLACE, file, off_t(map[2] / page * page));
         if (at != reinterpret_cast<void *>(first))
-            refuse("memory", 0, "no room for %s", region.name.c_str());
+            refuse("memory", 0, "no room for %llu bytes at 0x%llx",
+                   static_cast<unsigned long long>(map[1]),
+                   static_cast<unsigned long long>(map[0]));
     }
     close(file);
 }

@@ -41,7 +41,8 @@ struct Job {
     int64_t grid[3] = {1, 1, 1};
     std::unordered_set<int> disabled;
     std::vector<Region> regions;
-    std::vector<uint64_t> offsets, arguments;
+    std::vector<uint64_t> arguments;
+    std::vector<std::array<uint64_t, 3>> maps;  // address, size, offset in the file
 };
 extern Job job;
 

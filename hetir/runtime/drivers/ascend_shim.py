@@ -1,0 +1,256 @@
+"""The Ascend C shim as devices: a launch is a process of its own that shares their memory."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import mmap
+import os
+import struct
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from hetir.artifact import Artifact, Layout
+from hetir.limits import AscendUnit, limits_of
+from hetir.runtime.driver import Dims, Driver, Event, Memory, Portrait, Task
+from hetir.runtime.drivers.emulator import EmulatorEvent, EmulatorQueue, ThreadDriver
+from hetir.runtime.dtypes import NUMPY
+from hetir.runtime.hostmemory import host_bytes
+from hetir.runtime.layout import bounds
+
+_BASE, _PAGE = 0x2000_0000_0000, mmap.PAGESIZE
+_MAP_FIXED_NOREPLACE = 0x100000
+_MOST_BLOCKS = 65535  # of SIMT code in one launch
+
+
+class Stretch(NamedTuple):
+    """Device memory that a kernel may touch: `item` is its elements' size in bytes."""
+
+    address: int
+    size: int
+    item: int
+    writes: bool
+    name: str
+
+
+class Execute(Protocol):
+    """Runs a grid; raises what the launch should raise."""
+
+    def __call__(
+        self,
+        file: str,
+        maps: Sequence[tuple[int, int, int]],
+        stretches: Sequence[Stretch],
+        arguments: Sequence[int],
+        shape: tuple[Dims, Dims],
+        stop: Callable[[], bool],
+    ) -> None:
+        """`maps` are address, size and offset of what lies in the memory file `file`.
+
+        `arguments` are the kernel's parameters, `shape` the grid and the workgroup.
+        """
+        ...
+
+
+Prepare = Callable[[str, str, str], Execute]
+"""Compiles source for one of its kernels and a target. Raises DriverError."""
+
+
+@dataclass(slots=True)
+class Loaded:
+    """An artifact and its executable form."""
+
+    artifact: Artifact
+    execute: Execute
+
+
+@dataclass(slots=True)
+class Arena:
+    """A file without a name, whose parts are mapped at addresses that the child uses too."""
+
+    file: int = -1
+    used: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    spare: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
+
+    def take(self, size: int) -> Memory:
+        """`size` bytes on pages of their own, an unmapped page after them. Raises MemoryError."""
+        pages = max(1, -(-size // _PAGE))
+        with self.lock:
+            if self.file < 0:
+                self.file = os.memfd_create("hetir-ascend-shim")
+            found = self.spare.get(pages)
+            if found:
+                return Memory(_BASE + found.pop(), size, pages)
+            offset = self.used
+            try:
+                os.ftruncate(self.file, offset + pages * _PAGE)
+            except OSError:  # past what a file can be
+                raise MemoryError from None
+            _map(_BASE + offset, pages * _PAGE, self.file, offset)
+            self.used += (pages + 1) * _PAGE
+            return Memory(_BASE + offset, size, pages)
+
+    def give_back(self, memory: Memory) -> None:
+        """Keep the pages for the next allocation of their number."""
+        with self.lock:
+            self.spare.setdefault(memory.token, []).append(memory.address - _BASE)
+            memory.token = None
+
+    def path(self) -> str:
+        """The file's name, for a child while this process lives."""
+        return f"/proc/{os.getpid()}/fd/{self.file}"
+
+    def map_of(self, memory: Memory) -> tuple[int, int, int]:
+        """An allocation's address, size and offset in the file."""
+        return memory.address, max(memory.size, 1), memory.address - _BASE
+
+
+def _map(address: int, size: int, file: int, offset: int) -> None:
+    library = ctypes.CDLL(None, use_errno=True)
+    library.mmap.restype = ctypes.c_void_p
+    library.mmap.argtypes = [
+        *(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int),
+        *(ctypes.c_int, ctypes.c_int, ctypes.c_long),
+    ]
+    flags = mmap.MAP_SHARED | _MAP_FIXED_NOREPLACE
+    protection = mmap.PROT_READ | mmap.PROT_WRITE
+    if library.mmap(address, size, protection, flags, file, offset) != address:
+        raise MemoryError
+
+
+_ARENA = Arena()  # addresses are the process's: one for all devices
+
+
+class AscendShimDriver(ThreadDriver):
+    """One chip of the shim; kernels reach only the arrays that their launch names."""
+
+    def __init__(self, name: str, targets: tuple[str, ...], prepare: Prepare) -> None:
+        self._prepare = prepare
+        limits = limits_of(targets[0])
+        unit = limits.unit
+        assert isinstance(unit, AscendUnit)
+        self._simt = unit.mode == "simt"
+        self.portrait = Portrait(
+            name=name,
+            driver="ascend-shim",
+            title=f"hetir's model of the {limits.title}",
+            vendor="hetir",
+            targets=targets,
+            host_memory=False,
+            memory_bytes=None,
+            units=unit.parts[0].units,
+            limits=limits,
+            emulated=True,
+        )
+
+    def can_run(self, target: str) -> bool:
+        """Source for this chip."""
+        return target in self.portrait.targets
+
+    def allocate(self, size: int) -> Memory:
+        """Pages of their own. Raises MemoryError."""
+        return _ARENA.take(size)
+
+    def free(self, memory: Memory) -> None:
+        """For the next allocation of its size."""
+        _ARENA.give_back(memory)
+
+    def load(self, artifact: Artifact) -> Loaded:
+        """Compile the source. Raises DriverError with what the compiler said."""
+        return Loaded(artifact, self._prepare(artifact.text, artifact.entry, artifact.target))
+
+    def unload(self, program: Loaded) -> None:
+        """Compiled code is in the disk cache."""
+
+    def launch(self, queue: EmulatorQueue, task: Task, after: Sequence[Event] = ()) -> Event:
+        """Queue a run."""
+        loaded: Loaded = task.program
+        layout = loaded.artifact.layout
+        records = task.records
+        words = launch_words(task.grid, task.workgroup, task.block, records)
+        stretches, arrays = _stretches(layout, task.block)
+        if records:
+            stretches.append(_whole(records, "the records", writes=True))
+        named = {m.address: m for m in (*task.memories, *([records] if records else []))}
+        shape = task.grid, task.workgroup
+        if self._simt:
+            shape = (min(math.prod(task.grid), _MOST_BLOCKS), 1, 1), task.workgroup
+
+        def work(stop: Callable[[], bool]) -> None:
+            block = _ARENA.take(len(words))
+            try:
+                host_bytes(block.address, len(words))[:] = memoryview(words)
+                loaded.execute(
+                    _ARENA.path(),
+                    [_ARENA.map_of(memory) for memory in (*named.values(), block)],
+                    [*stretches, _whole(block, "the launch block", writes=False)],
+                    [*arrays, block.address],
+                    shape,
+                    stop,
+                )
+            finally:
+                _ARENA.give_back(block)
+
+        return queue.submit(EmulatorEvent(work, after))
+
+
+def launch_words(grid: Dims, workgroup: Dims, block: bytes, records: Memory | None) -> bytes:
+    """What the last parameter of a kernel points to.
+
+    Grid and workgroup (int64), the argument block, the address of the records (0 for none).
+    """
+    tail = struct.pack("<q", records.address if records else 0)
+    return struct.pack("<6q", *grid, *workgroup) + block + tail
+
+
+def _whole(memory: Memory, name: str, *, writes: bool) -> Stretch:
+    return Stretch(address=memory.address, size=memory.size, item=8, writes=writes, name=name)
+
+
+def _stretches(layout: Layout, block: bytes) -> tuple[list[Stretch], list[int]]:
+    """What the arrays of a block cover, arrays that share bytes together; and their addresses."""
+    found: list[Stretch] = []
+    arrays: list[int] = []
+    for slot in layout.slots:
+        if slot.ndim is None:
+            continue
+        words = struct.unpack_from(f"<{1 + 2 * slot.ndim}q", block, slot.offset)
+        item = NUMPY[slot.dtype].itemsize
+        low, high = bounds(words[0], words[1 : 1 + slot.ndim], words[1 + slot.ndim :], item)
+        name = f"array {len(arrays)}"
+        arrays.append(words[0])
+        found.append(
+            Stretch(address=low, size=high - low, item=item, writes=slot.writes, name=name)
+        )
+    return _joined(sorted(found, key=lambda each: each.address)), arrays
+
+
+def _joined(found: list[Stretch]) -> list[Stretch]:
+    joined: list[Stretch] = []
+    for each in found:
+        last = joined[-1] if joined else None
+        if last is None or each.address >= last.address + last.size:
+            joined += [each] if each.size else []
+            continue
+        end = max(last.address + last.size, each.address + each.size)
+        joined[-1] = Stretch(
+            address=last.address,
+            size=end - last.address,
+            item=min(last.item, each.item),
+            writes=last.writes or each.writes,
+            name=f"{last.name} and {each.name}" if each.size else last.name,
+        )
+    return joined
+
+
+def devices(prepare: Prepare) -> list[Driver]:
+    """The shim's chips: `ascend-shim` is a 910B, the others carry their name."""
+    chips: dict[str, tuple[str, ...]] = {
+        "ascend-shim": ("ascend:910b", "ascend:910c"),
+        "ascend-shim:310p": ("ascend:310p",),
+        "ascend-shim:950": ("ascend:950",),
+    }
+    return [AscendShimDriver(name, targets, prepare) for name, targets in chips.items()]
