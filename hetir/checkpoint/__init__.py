@@ -7,7 +7,7 @@ from hetir.checkpoint.errors import (
     CheckpointVersionError,
     CorruptCheckpoint,
 )
-from hetir.checkpoint.launch import CheckpointLaunch, StopAt, load, resume, start
+from hetir.checkpoint.launch import CheckpointLaunch, StopAt, load, resume, safe_points, start
 
 __all__ = [
     "CheckpointError",
@@ -19,5 +19,6 @@ __all__ = [
     "latest",
     "load",
     "resume",
+    "safe_points",
     "start",
 ]

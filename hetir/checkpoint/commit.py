@@ -29,6 +29,10 @@ def publish(path: Path, write: Callable[[BinaryIO], int]) -> int:
         CheckpointError: the folder cannot be written, or there is no space; the file that was
             there is untouched.
     """
+    if not path.parent.is_dir():
+        raise CheckpointError(
+            f"cannot write {path}: there is no folder {path.parent}", hint="make the folder first"
+        )
     try:
         with FileLock(path.parent / f".{path.name}.lock"):
             return _publish(path, write)

@@ -26,7 +26,7 @@ from hetir.ir.core import Kernel
 from hetir.ir.types import Scalar
 from hetir.passes.layout import layout_of
 from hetir.passes.resumable import DONE, NOT_STARTED, Control, Resumable
-from hetir.passes.safe_points import NotCheckpointableError, place
+from hetir.passes.safe_points import NotCheckpointableError, Plan, place
 from hetir.passes.simplify import simplify
 
 MOST_GROUPS = 1 << 28
@@ -259,17 +259,20 @@ class _Code:
     layout: Layout
     packer: runtime.Packer
     mask: int
-    programs: dict[int, tuple[Artifact, runtime.Program]] = field(
-        default_factory=dict[int, tuple[Artifact, runtime.Program]]
+    programs: dict[tuple[int, Dims], tuple[Artifact, runtime.Program]] = field(
+        default_factory=dict[tuple[int, Dims], tuple[Artifact, runtime.Program]]
     )
 
     def program(
         self, facts: int, device: runtime.Device, workgroup: Dims
     ) -> tuple[Artifact, runtime.Program]:
         """The code for some facts of a launch."""
-        key = facts & self.mask
+        key = facts & self.mask, workgroup
         found = self.programs.get(key)
         if found is None:
+            allowed = device.portrait.limits
+            needed = compiler.shared_bytes(self.kernel, allowed.shared_alignment)
+            limits.check_shared(allowed, needed)
             if device.target == "hetir":
                 artifact = compiler.for_evaluator(self.kernel)
             else:
@@ -349,6 +352,12 @@ def _placed(kernel: Kernel) -> str:
     except NotCheckpointableError:
         place(simple)  # refuses the same, with the lines that canonical hetIR lacks
         raise
+
+
+def safe_points(kernel: Any, values: Sequence[Any]) -> Plan:
+    """The safe points of a `@hetir.kernel` for arguments like these."""
+    found = kernel.specialisation(kernel.operands(values)).kernel
+    return plan_of(_placed(found))
 
 
 def load(path: str | Path) -> Snapshot:
