@@ -104,9 +104,9 @@ def parse_dims(text: str, what: str) -> tuple[int, ...]:
 def parse_arguments(kernel: Kernel, pairs: Sequence[str], outputs: Iterable[str]) -> dict[str, Any]:
     """`NAME=VALUE` pairs as the kernel's arguments by name.
 
-    VALUE is a number, `true`/`false`, a .npy file, or `f32[4096,1024]` for zeros. An
-    array named in `outputs` and not given takes the shape of the first array given that
-    has its rank.
+    VALUE is a number, `true`/`false`, a .npy file, `f32[4096,1024]` for zeros, or numbers with
+    commas between for a vector. An array named in `outputs` and not given takes the shape of the
+    first array given that has its rank.
     """
     given: dict[str, Any] = {}
     for name, value in (_pair(kernel, text) for text in pairs):
@@ -155,6 +155,8 @@ def parse_value(text: str) -> Any:
             return np.zeros(shape, SCALARS[match[1]].numpy)
         except (MemoryError, ValueError):
             raise UsageError(f"no memory for `{text}`", hint="give a smaller size") from None
+    if "," in text:
+        return tuple(map(parse_value, text.split(",")))
     if text in ("true", "false"):
         return text == "true"
     for kind in (int, float):

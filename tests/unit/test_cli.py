@@ -225,3 +225,17 @@ def test_demo_takes_the_users_array(hetir_command, folder):
 
 def test_version(hetir_command):
     assert hetir_command("--version")[1].startswith("hetir 0.")
+
+
+def test_run_takes_vectors(hetir_command, folder):
+    (folder / "vectors.py").write_text(
+        "import hetir, hetir.lang as hl\n\n@hetir.kernel(grid=1, workgroup=1)\n"
+        "def double(v: hl.vector(hl.f32, 3), y: hl.Array[hl.f32, 1]):\n"
+        "    hl.store_vector(y, 0, v * 2)\n"
+    )
+    words = ("v=1,2.5,-3", "y=f32[3]", "--out", "y=y.npy")
+    assert hetir_command("run", "vectors.py:double", *words)[0] == 0
+    assert np.load("y.npy").tolist() == [2, 5, -6]
+    status, _, err = hetir_command("run", "vectors.py:double", "v=1,2", "y=f32[3]")
+    assert status == 1
+    assert "`v` is the vector `f32x3`, got 2 values" in err
