@@ -29,10 +29,10 @@ class CheckpointTimeout(LaunchError, TimeoutError):  # noqa: N818 - the name of 
 class CorruptCheckpoint(LaunchError):  # noqa: N818 - the name of the contract
     """A checkpoint file is damaged.
 
-    Cause: it was cut, changed, or never written whole. Fix: `hetir.checkpoint.latest(folder)`
-    finds the last whole one.
+    `file`, the byte `offset` of the damaged piece, `expected` and `got` are attributes.
 
-    Attributes: `file`, the byte `offset` of the damaged piece, `expected` and `got`.
+    Cause: it was cut, changed, or never written whole.
+    Fix: `hetir.checkpoint.latest(folder)` finds the last whole one.
     """
 
     code = "HET532"
