@@ -7,12 +7,13 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 
+from hetir.backends.ptx import nvjitlink
 from hetir.diagnostics import CompileError
 
 _TIMEOUT_SECONDS = 300
@@ -25,7 +26,8 @@ class AssemblerError(CompileError):
     """NVIDIA's assembler refuses the PTX, or a tool that was asked for is not here.
 
     Cause: PTX newer than the assembler, an instruction that the capability lacks, or no CUDA.
-    Fix: name another assembler in HETIR_PTXAS, or `pip install nvidia-cuda-nvcc`.
+    Fix: name another assembler in HETIR_PTXAS or HETIR_NVJITLINK, or install the package
+    `nvidia-cuda-nvcc`.
     """
 
     code = "HET373"
@@ -72,9 +74,9 @@ def _in_package(package: str, tool: str) -> Iterator[Path]:
     yield from (Path(str(f.locate())) for f in files if f.name == tool and f.parent.name == "bin")
 
 
-def identity(tool: str = "ptxas") -> str:
+def identity() -> str:
     """What tells one assembler from another, without starting it; empty where there is none."""
-    place = find(tool)
+    place = nvjitlink.find() if _assembler() == "nvjitlink" else find("ptxas")
     if place is None:
         return ""
     real = place.resolve()
@@ -95,30 +97,59 @@ def version(tool: str = "ptxas") -> str:
 
 def assemble(text: str, arch: str, *, lines: bool = False) -> Assembled | None:
     """A cubin for `arch`, or None where no assembler is found. Raises AssemblerError."""
-    place = find("ptxas")
-    if place is None:
+    by = _assembler()
+    if not by:
         return None
+    options = ["--generate-line-info"] if lines else []
+    binary, log = _link(text, arch, options) if by == "nvjitlink" else _ptxas(text, arch, options)
+    if binary is None:
+        raise AssemblerError(
+            f"{assembler_version()} refuses the PTX for `{arch}`: {_first_error(log)}",
+            hint="name another assembler in HETIR_PTXAS, or compile for another capability",
+        )
+    return Assembled(
+        binary=binary,
+        registers=_most(r"Used (\d+) registers", log),
+        spill_bytes=_most(r"(\d+) bytes spill stores", log),
+        source=assembler_version(),
+        log=log,
+    )
+
+
+def _assembler() -> str:
+    """Which one assembles: a named one, else ptxas where it is, else nvJitLink."""
+    if nvjitlink.is_named() and not os.environ.get(_VARIABLES["ptxas"]):
+        return "nvjitlink" if nvjitlink.find() else ""
+    if find("ptxas"):
+        return "ptxas"
+    named = bool(os.environ.get(_VARIABLES["ptxas"]))
+    return "nvjitlink" if not named and nvjitlink.find() else ""
+
+
+def assembler_version() -> str:
+    """The name and version of what assembles; empty where nothing does."""
+    by = _assembler()
+    return nvjitlink.version() if by == "nvjitlink" else version("ptxas") if by else ""
+
+
+def _ptxas(text: str, arch: str, options: Sequence[str]) -> tuple[bytes | None, str]:
     with tempfile.TemporaryDirectory(prefix="hetir-") as folder:
-        out = Path(folder) / "kernel.cubin"
-        source = Path(folder) / "kernel.ptx"
+        out, source = Path(folder) / "kernel.cubin", Path(folder) / "kernel.ptx"
         source.write_text(text, encoding="utf-8")
         # the text states every rounding; nothing is left to be fused
-        options = ["-arch", arch, "-v", "--fmad", "false", *(["--generate-line-info"] * lines)]
-        options += ["-o", str(out), str(source)]
-        done = _run([str(place), *options])
+        command = [str(find("ptxas")), "-arch", arch, "-v", "--fmad", "false", *options]
+        done = _run([*command, "-o", str(out), str(source)])
         log = (done.stdout + done.stderr).replace(str(source), "kernel.ptx")
-        if done.returncode or not out.exists():
-            raise AssemblerError(
-                f"{version()} refuses the PTX for `{arch}`: {_first_error(log)}",
-                hint="name another assembler in HETIR_PTXAS, or compile for another capability",
-            )
-        return Assembled(
-            binary=out.read_bytes(),
-            registers=_most(r"Used (\d+) registers", log),
-            spill_bytes=_most(r"(\d+) bytes spill stores", log),
-            source=version(),
-            log=log,
-        )
+        ended = done.returncode == 0 and out.exists()
+        return (out.read_bytes() if ended else None), log
+
+
+def _link(text: str, arch: str, options: Sequence[str]) -> tuple[bytes | None, str]:
+    given = [f"-Xptxas={option}" for option in ("--fmad=false", *options)]
+    try:
+        return nvjitlink.link(text, arch, given)
+    except OSError as error:
+        raise AssemblerError(f"`{nvjitlink.find()}` does not load: {error}") from None
 
 
 def disassemble(text: str, binary: bytes | None, arch: str) -> str:
