@@ -349,7 +349,7 @@ class OpenClDriver(Driver):
         """Try branches after barriers in branches, once; PoCL 6.0 was seen to crash over them."""
         with self._trials:
             if self._tried_branches is None:
-                sound = self._device.platform.name != _POCL
+                sound: bool = self._device.platform.name != _POCL
                 self._tried_branches = sound and parts(self, self._alone, TARGET)
         return self._tried_branches
 

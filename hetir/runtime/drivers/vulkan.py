@@ -10,9 +10,7 @@ from __future__ import annotations
 import itertools
 import struct
 import threading
-import time
 import warnings
-import weakref
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from types import MappingProxyType
@@ -34,7 +32,7 @@ from hetir.runtime.driver import (
 )
 from hetir.runtime.drivers.spirv import Listing, listing, without
 from hetir.runtime.drivers.trial import Options, compares, loops_end_early, passes
-from hetir.runtime.drivers.vulkan_api import LIBRARY, NOT_READY, TIMEOUT, Api, api
+from hetir.runtime.drivers.vulkan_api import LIBRARY, TIMEOUT, Api, api
 from hetir.runtime.drivers.vulkan_device import (
     VERSION,
     Physical,
@@ -42,6 +40,7 @@ from hetir.runtime.drivers.vulkan_device import (
     physical_devices,
     portrait,
 )
+from hetir.runtime.drivers.vulkan_event import SLICE_NS, Slot, VulkanEvent, VulkanQueue
 from hetir.runtime.hostmemory import host_bytes
 
 TARGET = "spirv:vulkan"
@@ -54,8 +53,6 @@ _DEVICE_ADDRESS = 2
 _FULL_SUBGROUPS = 2
 _PROCESSOR = 4
 _ALIGNMENT = 64
-_GRACE_SECONDS = 2.0
-_SLICE_NS = 100_000_000
 _MOST_DISPATCHES = 65536
 _LANE_BYTES = 8
 _TIMES = struct.Struct("<QQ")
@@ -94,93 +91,6 @@ class _Token(NamedTuple):
     shift: int
 
 
-class _Slot:
-    """What one launch in flight takes: commands, a fence, times, and room for the block."""
-
-    __slots__ = ("block", "commands", "fence", "pool", "times")
-
-    def __init__(self, driver: VulkanDriver) -> None:
-        a, device = driver.api, driver.device
-        self.pool = a.create(
-            "vkCreateCommandPool", "VkCommandPool", device, a.make("PoolInfo", family=driver.family)
-        )
-        out = a.ffi.new("VkCommandBuffer[1]")
-        a.call(
-            "vkAllocateCommandBuffers", device, a.make("CommandsInfo", pool=self.pool, count=1), out
-        )
-        self.commands = out[0]
-        self.fence = a.create("vkCreateFence", "VkFence", device, a.make("FenceInfo"))
-        query = a.make("QueryInfo", type=2, count=2)
-        self.times = a.create("vkCreateQueryPool", "VkQueryPool", device, query)
-        self.block: Memory | None = None
-
-
-class VulkanEvent(Event):
-    """A submission; its slot goes back to the driver when it has ended."""
-
-    __slots__ = ("__weakref__", "_driver", "_error", "_lock", "_slot", "_times", "keep")
-
-    def __init__(
-        self,
-        driver: VulkanDriver,
-        slot: _Slot | None,
-        keep: Any = None,
-        error: Exception | None = None,
-    ) -> None:
-        self._driver, self._slot, self.keep, self._error = driver, slot, keep, error
-        self._lock = threading.Lock()
-        self._times: tuple[int, int] = (0, 0)
-        if slot is not None:
-            # the slot must come back even if nobody waits for the event
-            weakref.finalize(self, driver.reclaim, slot)
-
-    def done(self) -> bool:
-        """Whether it has ended."""
-        with self._lock:
-            if self._slot is None:
-                return True
-            status = self._driver.status(self._slot)
-            if status == NOT_READY:
-                return False
-            self._times = self._driver.read_times(self._slot)
-            self._slot = self.keep = None
-            return True
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """In slices, so that Ctrl-C gets through. Raises DriverError."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while not self.done():
-            slot = self._slot
-            left = _SLICE_NS
-            if deadline is not None:
-                left = min(left, max(0, int((deadline - time.monotonic()) * 1e9)))
-            if slot is not None and self._driver.await_slot(slot, left) == TIMEOUT and not left:
-                return False
-        if self._error is not None:
-            raise self._error
-        return True
-
-    def times(self) -> tuple[int, int] | None:
-        """On the device's clock."""
-        return self._times if self.done() else None
-
-    def abandon(self) -> bool:
-        """Vulkan cancels nothing: wait a moment."""
-        try:
-            return self.wait(_GRACE_SECONDS)
-        except DriverError:
-            return True
-
-
-class VulkanQueue:
-    """The work of one queue of hetir's; the last event stands for all."""
-
-    __slots__ = ("last",)
-
-    def __init__(self) -> None:
-        self.last: VulkanEvent | None = None
-
-
 class _Module(NamedTuple):
     """A shader module, and whether it needs subgroups of the artifact's width."""
 
@@ -212,7 +122,7 @@ class VulkanDriver(Driver):
         a.lib.vkGetDeviceQueue(self.device, self.family, 0, out)
         self._queue = out[0]
         self._lock = threading.RLock()
-        self._free: list[_Slot] = []
+        self._free: list[Slot] = []
         self._tried: dict[str, bool] = {}
         self._tried_loops = self._hides_signs = False
         self._period = physical.said.properties.limits.timestampPeriod
@@ -322,7 +232,7 @@ class VulkanDriver(Driver):
         places = first + source.token.shift, start + target.token.shift, size
         region = a.ffi.new("CopyRegion[1]", [places])
 
-        def record(slot: _Slot) -> None:
+        def record(slot: Slot) -> None:
             buffers = source.token.buffer, target.token.buffer
             a.lib.vkCmdCopyBuffer(slot.commands, *buffers, 1, region)
 
@@ -513,11 +423,11 @@ class VulkanDriver(Driver):
             )
 
     def _submit(
-        self, queue: VulkanQueue, record: Callable[[_Slot], None] | None, keep: Any
+        self, queue: VulkanQueue, record: Callable[[Slot], None] | None, keep: Any
     ) -> VulkanEvent:
         a = self.api
         with self._lock:
-            slot = self._free.pop() if self._free else _Slot(self)
+            slot = self._free.pop() if self._free else Slot(self)
             a.call("vkResetCommandPool", self.device, slot.pool, 0)
             a.call("vkBeginCommandBuffer", slot.commands, a.make("BeginInfo", flags=1))
             self._barrier(slot, _HOST | _COMMANDS, _COMMANDS)
@@ -536,7 +446,7 @@ class VulkanDriver(Driver):
             queue.last = VulkanEvent(self, slot, keep)
             return queue.last
 
-    def _barrier(self, slot: _Slot, before: int, after: int) -> None:
+    def _barrier(self, slot: Slot, before: int, after: int) -> None:
         """All that was written before can be read after."""
         a, null = self.api, self.api.ffi.NULL
         allowed = {
@@ -547,7 +457,7 @@ class VulkanDriver(Driver):
         barrier = a.make("Barrier", **{"from": allowed[before], "to": allowed[after]})
         a.lib.vkCmdPipelineBarrier(slot.commands, before, after, 0, 1, barrier, 0, null, 0, null)
 
-    def put_block(self, slot: _Slot, block: bytes) -> int:
+    def put_block(self, slot: Slot, block: bytes) -> int:
         """Copy a block to where a slot's launch finds it; its address."""
         if slot.block is None or slot.block.size < len(block):
             if slot.block is not None:
@@ -556,7 +466,7 @@ class VulkanDriver(Driver):
         host_bytes(slot.block.token.host, len(block))[:] = memoryview(block)
         return slot.block.address
 
-    def push(self, slot: _Slot, pipeline: Any, values: Sequence[int], counts: Dims) -> None:
+    def push(self, slot: Slot, pipeline: Any, values: Sequence[int], counts: Dims) -> None:
         """Record one dispatch."""
         a = self.api
         data = a.ffi.new("char[]", _PUSHED.pack(*values))
@@ -583,24 +493,24 @@ class VulkanDriver(Driver):
 
     # ---- slots ---------------------------------------------------------------------------
 
-    def status(self, slot: _Slot) -> int:
+    def status(self, slot: Slot) -> int:
         """Of a slot's fence."""
         return self.api.call("vkGetFenceStatus", self.device, slot.fence)
 
-    def await_slot(self, slot: _Slot, nanoseconds: int) -> int:
+    def await_slot(self, slot: Slot, nanoseconds: int) -> int:
         """Wait for a slot's fence."""
         fences = self.api.ffi.new("VkFence[1]", [slot.fence])
         return self.api.call("vkWaitForFences", self.device, 1, fences, 1, nanoseconds)
 
-    def read_times(self, slot: _Slot) -> tuple[int, int]:
+    def read_times(self, slot: Slot) -> tuple[int, int]:
         """When a slot's work began and ended."""
         out = self.api.ffi.new("uint64_t[2]")
         code = self.api.call("vkGetQueryPoolResults", self.device, slot.times, 0, 2, 16, out, 8, 1)
         return (0, 0) if code else (int(out[0] * self._period), int(out[1] * self._period))
 
-    def reclaim(self, slot: _Slot) -> None:
+    def reclaim(self, slot: Slot) -> None:
         """Take a slot back whose event is gone, once its work has ended."""
-        while self.await_slot(slot, _SLICE_NS) == TIMEOUT:
+        while self.await_slot(slot, SLICE_NS) == TIMEOUT:
             pass
         with self._lock:
             self._free.append(slot)
@@ -616,7 +526,7 @@ class _Dispatches:
         self._driver, self._task, self._pipeline = driver, task, pipeline
         self._parts = list(driver.parts(task.grid))
 
-    def __call__(self, slot: _Slot) -> None:
+    def __call__(self, slot: Slot) -> None:
         driver, task = self._driver, self._task
         block = driver.put_block(slot, task.block)
         records = task.records.address if task.records else 0
