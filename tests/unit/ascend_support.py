@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from hetir import emulator, runtime
+from hetir import emulator
 from hetir.backends.ascend import compile_kernel
 from hetir.emulator import ascend as shim
 from hetir.ir.core import Kernel
+from hetir.ir.types import SCALARS
 from hetir.passes.layout import layout_of
 from hetir.target import Assumptions
 
@@ -35,7 +36,7 @@ def launch_of(kernel: Kernel, slots: Sequence[Any], grid: Dims, workgroup: Dims)
     block, arrays, addresses = bytearray(layout.size), [], {}
     for slot, value in zip(layout.slots, slots, strict=True):
         if slot.ndim is None:
-            raw = np.asarray(value).astype(runtime.dtype_of(slot.dtype)).tobytes()
+            raw = np.asarray(value).astype(SCALARS[slot.dtype].numpy).tobytes()
             block[slot.offset : slot.offset + len(raw)] = raw
             continue
         addresses[HEADER_BYTES + slot.offset] = len(arrays)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hetir.artifact import Layout
+from hetir.backends.ascend.simd_dead import drop_dead_scalars
 from hetir.backends.ascend.simd_emit import Emitter
 from hetir.backends.ascend.simd_lanes import Group
 from hetir.backends.ascend.simd_passes import lowered, ties
@@ -18,7 +19,7 @@ from hetir.diagnostics import Label
 from hetir.ir.core import Kernel, walk
 from hetir.ir.types import ArrayType
 from hetir.limits import UnifiedBufferError
-from hetir.passes.layout import layout_of
+from hetir.passes.layout import accessed, layout_of
 from hetir.passes.magnitude import addressing, magnitudes, positive
 from hetir.passes.uniformity import uniformity
 
@@ -85,6 +86,7 @@ def _emitted(
     emitter = _emitter(low, layout_of(kernel), chip, shape, disjoint)
     emitter.run()
     program = _framed(emitter, low)
+    drop_dead_scalars(program)
     used = plan(program)
     if used <= chip.buffer_bytes:
         synchronise(program)
@@ -159,6 +161,10 @@ def _framed(emitter: Emitter, kernel: Kernel) -> Block:
     body.nodes += emitter.group_block.nodes
     body.nodes += _tiles(emitter) if tiled else emitter.out.body.nodes
     head = "for (int64_t group = GetBlockIdx(); group < groups; group += GetBlockNum())"
+    if not emitter.chip.pads and accessed(kernel)[1]:
+        # copies are of whole blocks and caches of whole lines: two cores would undo each other
+        start.nodes.append(_scalars("if (GetBlockIdx() != 0) return;"))
+        head = "for (int64_t group = 0; group < groups; ++group)"
     whole: list[Node] = [*start.nodes, *program.nodes, Loop(head, body, apart=True)]
     return Block(whole)
 

@@ -214,7 +214,8 @@ __aicore__ inline float SquareRoot(float x) {
                        static_cast<uint32_t>(rounded));
 }""",
     "FusedMultiplyAdd": """\
-// a * b + c with one rounding, by integers: the exact sum, then rounded once.
+// a * b + c with one rounding, by integers: to nearest, or to odd for a second rounding after it.
+template <bool to_odd = false>
 __aicore__ inline float FusedMultiplyAdd(float a, float b, float c) {
     const uint32_t ab = BitsOfFloat(a), bb = BitsOfFloat(b), cb = BitsOfFloat(c);
     const uint32_t ea = (ab >> 23) & 255, eb = (bb >> 23) & 255, ec = (cb >> 23) & 255;
@@ -259,10 +260,14 @@ __aicore__ inline float FusedMultiplyAdd(float a, float b, float c) {
         exponent = 0;
     }
     const uint64_t sign = ls ? 0x80000000u : 0;
-    if (drop > 63) return FloatOfBits(static_cast<uint32_t>(sign));
+    if (drop > 63) return FloatOfBits(static_cast<uint32_t>(sign | (to_odd ? 1 : 0)));
     const uint64_t kept = sum >> drop, rest = sum & ((1ull << drop) - 1), half = 1ull << (drop - 1);
     const uint64_t up = rest > half || (rest == half && (kept & 1) != 0) ? 1 : 0;
     const uint64_t base = exponent > 0 ? static_cast<uint64_t>(exponent - 1) << 23 : 0;
+    if (to_odd) {
+        const uint64_t odd = base + (kept | (rest != 0 ? 1 : 0));
+        return FloatOfBits(static_cast<uint32_t>(sign | (odd > 0x7f7fffffu ? 0x7f7fffffu : odd)));
+    }
     const uint64_t bits = base + kept + up;
     return FloatOfBits(static_cast<uint32_t>(sign | (bits > 0x7f800000u ? 0x7f800000u : bits)));
 }""",
@@ -363,6 +368,16 @@ __aicore__ inline uint16_t FloatToHalf(float value) {
     const uint32_t half = 1u << (drop - 1);
     const uint32_t up = rest > half || (rest == half && (kept & 1) != 0) ? 1 : 0;
     return static_cast<uint16_t>(sign | (kept + up));
+}""",
+    "FusedHalf": """\
+__aicore__ inline uint16_t FusedHalf(uint16_t a, uint16_t b, uint16_t c) {
+    return FloatToHalf(
+        FusedMultiplyAdd<true>(HalfToFloat(a), HalfToFloat(b), HalfToFloat(c)));
+}""",
+    "FusedBfloat": """\
+__aicore__ inline uint16_t FusedBfloat(uint16_t a, uint16_t b, uint16_t c) {
+    return FloatToBfloat(
+        FusedMultiplyAdd<true>(BfloatToFloat(a), BfloatToFloat(b), BfloatToFloat(c)));
 }""",
     "BfloatToFloat": """\
 __aicore__ inline float BfloatToFloat(uint16_t code) {

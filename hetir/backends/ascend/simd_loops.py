@@ -469,7 +469,7 @@ class Loops(Memory, ABC):
         guard = Operation(ops.IF, guard.operands, op.results, {}, guard.regions, op.loc)
         todo = [*made, zero, runs, guard]
         self._replace_users(op, body.terminator, todo)
-        self.varying_values.update((left, index, done.result, *results))
+        self.varying_values.update((left, done.result, *results))
         for one_op in todo:
             self.op(one_op)
 

@@ -13,7 +13,6 @@ from hetir.passes.cse import cse
 from hetir.passes.dce import dce
 from hetir.passes.expand_arrays import expand_arrays
 from hetir.passes.fold import fold
-from hetir.passes.identities import identities
 from hetir.passes.legalize import legalize
 from hetir.passes.licm import licm
 from hetir.passes.lower_exits import lower_exits
@@ -27,7 +26,8 @@ _TYING = (
     *(ops.BARRIER, ops.SHUFFLE, ops.BALLOT, ops.VOTE, ops.SUBGROUP_REDUCE, ops.SUBGROUP_SCAN),
     *(ops.LANE_ID, ops.SUBGROUP_ID),
 )
-_AFTER = (identities, fold, cse, licm, dce)
+# no `identities`: it would join the casts that `legalize` took apart
+_AFTER = (fold, cse, licm, dce)
 
 
 def ties(kernel: Kernel) -> bool:

@@ -83,7 +83,7 @@ class Instr:
 class Sync:
     """`source` to `target` is a flag of an event; one pipe twice is its barrier, or that of all.
 
-    `cache` drops the scalar unit's cached lines of global memory.
+    With `cache` it is neither: the scalar unit drops its cached lines of global memory.
     """
 
     source: str

@@ -144,6 +144,8 @@ for _name, _function in (
     ("mod", "PythonRemainder"),
 ):
     _add(_name, ("f32",), _call(_function))
+RULES["fma", "f16"] = _call("FusedHalf")
+RULES["fma", "bf16"] = _call("FusedBfloat")
 _add("mul_hi", INTS, _typed("HighProduct"))
 for _name, _symbol in (("and", "&"), ("or", "|"), ("xor", "^")):
     _add(_name, _BITS, _narrowed(_infix(_symbol)))

@@ -38,6 +38,8 @@ EVENTS = 8
 _READ, _WRITE = 0, 1
 _EVERY = (1 << len(PIPES)) - 1
 _S = PIPES.index("S")
+_STALE = 1 << len(PIPES)
+"""One more bit: the scalar unit's cache may hold what lay in global memory before a copy."""
 
 Cells = np.ndarray[Any, np.dtype[np.intp]]
 State = np.ndarray[Any, np.dtype[np.uint8]]
@@ -205,6 +207,8 @@ class _Analysis:
         targets = _EVERY & ~(1 << _S) if pipe == _S else _EVERY
         state[reads, pipe, _READ] = targets
         state[writes, pipe, _WRITE] = targets
+        if instr.pipe == "MTE3":
+            state[writes[writes >= len(self.memory.ends)], pipe, _WRITE] |= _STALE
 
     def needed(self, instr: Instr, state: State) -> list[Sync]:
         """The flags and barriers that an instruction waits for, in a fixed order."""
@@ -212,12 +216,9 @@ class _Analysis:
         bit = 1 << PIPES.index(instr.pipe)
         seen = state[reads, :, _WRITE] & bit
         sources = seen.any(0) | (state[writes] & bit).any((0, 2))
-        found: list[Sync] = []
-        for source in np.flatnonzero(sources):
-            stale = PIPES[source] == "MTE3" and instr.pipe == "S"
-            at = reads[seen[:, source] != 0] if stale else reads[:0]
-            cache = bool((at >= len(self.memory.ends)).any())
-            found.append(Sync(PIPES[source], instr.pipe, cache=cache))
+        found = [Sync(PIPES[source], instr.pipe) for source in np.flatnonzero(sources)]
+        if not found and instr.pipe == "S" and (state[reads, :, _WRITE] & _STALE).any():
+            found.append(Sync("S", "S", cache=True))
         return found
 
     def free(self, instr: Instr, sync: Sync, state: State) -> None:
@@ -232,14 +233,19 @@ class _Analysis:
             if sync.event + 1 < EVENTS:
                 sync.event += 1
                 continue
-            instr.syncs.insert(instr.syncs.index(sync), Sync(ALL, ALL))
-            state[:] = 0
+            every = Sync(ALL, ALL)
+            instr.syncs.insert(instr.syncs.index(sync), every)
+            self.apply(every, state)
             return
 
     def apply(self, sync: Sync, state: State) -> None:
         """Take away what a flag or barrier orders."""
         if sync.source == ALL:
-            state[:] = 0
+            state &= np.uint8(_STALE)
+            return
+        if sync.cache:
+            # what the scalar unit has waited for is read afresh
+            state[(state & (1 << _S)) == 0] &= np.uint8(~_STALE & 255)
             return
         source, target = PIPES.index(sync.source), PIPES.index(sync.target)
         clear = np.uint8(_EVERY if target == _S else 1 << target)

@@ -35,6 +35,8 @@ def source(
     memory = ["const GlobalTensor<uint8_t> memory = Global<uint8_t>(launch, 0);"]
     cached = any("(memory)" in line for line in lines)
     body = [*_buffers(program, used), *(memory if cached else []), *lines]
+    if any("CAST_RINT" in line and ("half>" in line or "bfloat16_t>" in line) for line in lines):
+        body.insert(0, "SetSaturationFlag<SaturationMode::FLOAT>(false);  // to infinity")
     parts = [*_head(kernel, chip, shape), ""]
     for helper in helpers(body):
         parts += [helper, ""]
@@ -116,13 +118,13 @@ def _branch(node: Branch) -> Iterator[str]:
 
 def _sync(sync: Sync) -> Iterator[str]:
     """A flag is set and waited for in one place: before the first instruction that needs it."""
-    if sync.source == sync.target:
+    if sync.cache:
+        yield "DataCacheCleanAndInvalid<uint8_t, CacheLine::ENTIRE_DATA_CACHE>(memory);"
+    elif sync.source == sync.target:
         yield f"PipeBarrier<PIPE_{sync.source}>();"
     else:
         for call in ("SetFlag", "WaitFlag"):
             yield f"{call}<HardEvent::{sync.source}_{sync.target}>(EVENT_ID{sync.event});"
-    if sync.cache:
-        yield "DataCacheCleanAndInvalid<uint8_t, CacheLine::ENTIRE_DATA_CACHE>(memory);"
 
 
 def _wrapped(text: str, indent: int) -> Iterator[str]:
