@@ -8,7 +8,7 @@ IR_VERSION = 1
 OPS_VERSION = 1
 """What ops mean."""
 
-MATH_VERSION = 2
+MATH_VERSION = 3
 """The bits of the reproducible mathematics."""
 
 PASSES_VERSION = 2

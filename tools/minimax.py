@@ -13,6 +13,7 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -176,10 +177,11 @@ def _atanh(s: mpf) -> mpf:
 
 
 def _stirling(u: mpf) -> mpf:
-    """z * (log gamma(z) - (z - 1/2) log z + z - log(2 pi) / 2) with u = 1 / z**2."""
+    """(z * (log gamma(z) - (z - 1/2) log z + z - log(2 pi) / 2) - 1/12) / u with u = 1 / z**2."""
     z = 1 / mp.sqrt(u)
-    main = (z - mpf(1) / 2) * mp.log(z) - z + mp.log(2 * mp.pi) / 2
-    return z * (mp.loggamma(z) - main)
+    with mp.workdps(90):
+        main = (z - mpf(1) / 2) * mp.log(z) - z + mp.log(2 * mp.pi) / 2
+        return (z * (mp.loggamma(z) - main) - mpf(1) / 12) / u
 
 
 def _log_gamma(t: mpf) -> mpf:
@@ -187,6 +189,65 @@ def _log_gamma(t: mpf) -> mpf:
     y = t + mpf(7) / 4
     return mp.loggamma(y) / ((y - 1) * (y - 2))
 
+
+# ---- the zeros of log |gamma| at negative arguments ----------------------------------------
+
+
+def log_of_gamma(x: mpf) -> mpf:
+    """log |gamma(x)| of a negative x, in digits that its zeros do not exhaust."""
+    with mp.workdps(2 * mp.dps):
+        return mp.log(mp.pi / abs(x * mp.sinpi(x))) - mp.loggamma(-x)
+
+
+@cache
+def zero_near(n: int, side: int) -> mpf:
+    """How far from -n the zero on that side (-1 or 1) lies; the two in (-3, -2) are of 2 and 3."""
+    if n < 4 and (n, side) != (3, -1):
+        return mp.findroot(log_of_gamma, mpf("-2.457") if n == 2 else mpf("-2.7476")) + n
+    u = side / mp.factorial(n)
+    for _ in range(60):
+        u *= mp.exp(log_of_gamma(u - n))
+    return u
+
+
+def smooth(n: int, u: mpf) -> mpf:
+    """log |gamma(u - n)| + log |u|, without the pole at u = 0."""
+    product = mp.fprod(1 - u / j for j in range(1, n + 1))
+    return mp.loggamma(1 + u) - mp.log(product) - mp.log(mp.factorial(n))
+
+
+# how far arguments are from a zero, of its distance from the pole, where |log gamma| < 1/16
+NEAR_ZERO = mpf("0.075")
+ZEROS = {"F32": 9, "F64": 16}
+"""The last pole -n around which some argument has so small a logarithm."""
+
+
+def zero_row(n: int, side: int, dtype: type) -> tuple[float, ...]:
+    """Where arguments of this zero begin, the zero, 1 / (its distance from -n), a polynomial.
+
+    The polynomial in t is (smooth(u0 + t) - smooth(u0)) / t for the zero at u0 - n.
+    """
+    u0 = zero_near(n, side)
+    full, small = (24, 2.0**-29) if dtype is np.float32 else (53, 2.0**-58)
+    terms = mp.taylor(lambda u: smooth(n, u), u0, 16)[1:]
+    reach = NEAR_ZERO * abs(u0)
+    count = next(k for k in range(1, 16) if abs(terms[k] * reach**k * u0) < small)
+    begins = -n - 0.5 if side < 0 else float(-n)
+    pairs = (*split(u0 - n, dtype, full), *split(1 / u0, dtype, full))
+    return (begins, *pairs, *(rounded(c, dtype) for c in terms[:count]))
+
+
+def _between(root: mpf) -> Real:
+    """(log |gamma(z + t)| / t - its slope at the zero z) / t."""
+    slope = mp.psi(0, root)
+    return lambda t: (log_of_gamma(root + t) / t - slope) / t
+
+
+def _zero_weight(root: mpf) -> Real:
+    return lambda t: t**2 / log_of_gamma(root + t)
+
+
+ROOT_2, ROOT_3 = zero_near(2, -1) - 2, zero_near(3, 1) - 3
 
 POLYNOMIALS = (
     Polynomial(
@@ -302,9 +363,36 @@ POLYNOMIALS = (
         function=_stirling,
         low=mpf("1e-9"),
         high=mpf("0.16"),
-        weight=mp.sqrt,
-        terms={"F32": 5, "F64": 13},
-        doc="the rest of Stirling's formula times z, in 1 / z**2, z >= 5/2",
+        weight=lambda u: u * mp.sqrt(u),
+        terms={"F32": 4, "F64": 12},
+        doc="(the rest of Stirling's formula times z, less 1/12) times z**2, in 1 / z**2, z >= 5/2",
+    ),
+    Polynomial(
+        name="SIN5",
+        function=lambda u: (mp.sin(mp.sqrt(u)) / mp.sqrt(u) - 1 + u / 6) / u**2,
+        low=mpf(0),
+        high=PI_4 * SLACK,
+        weight=lambda u: u**2 / mp.sinc(mp.sqrt(u)),
+        terms={"F32": 3, "F64": 6},
+        doc="(sin(r) - r + r**3/6) / r**5 in r**2, |r| <= pi/4",
+    ),
+    Polynomial(
+        name="LGAMMA_2",
+        function=_between(ROOT_2),
+        low=mpf("-2.507") - ROOT_2,
+        high=mpf("-2.419") - ROOT_2,
+        weight=_zero_weight(ROOT_2),
+        terms={"F32": 6, "F64": 13},
+        doc="(log |gamma(x)| / t - slope) / t, t = x + 2.457.., a zero, x from -2.507 to -2.419",
+    ),
+    Polynomial(
+        name="LGAMMA_3",
+        function=_between(ROOT_3),
+        low=mpf("-2.778") - ROOT_3,
+        high=mpf("-2.706") - ROOT_3,
+        weight=_zero_weight(ROOT_3),
+        terms={"F32": 8, "F64": 17},
+        doc="(log |gamma(x)| / t - slope) / t, t = x + 2.748.., a zero, x from -2.778 to -2.706",
     ),
     Polynomial(
         name="LGAMMA",
@@ -388,6 +476,11 @@ def constants(kind: str) -> dict[str, tuple[tuple[float, ...], str]]:
         "GELU_FACTOR": (split(2 * mp.sqrt(2 / pi), dtype, head), "2 sqrt(2/pi)"),
         "LOG2_PI": (split(mp.log(2 * pi) / ln2 / 2, dtype, full), "log2(2 pi) / 2"),
         "LN_PI": (split(mp.log(pi), dtype, full), "log(pi)"),
+        "ZERO_2": ((*split(ROOT_2, dtype, full), *split(mp.psi(0, ROOT_2), dtype, full)),
+                   "the zero of log |gamma| at -2.457 and its slope, in pairs"),
+        "ZERO_3": ((*split(ROOT_3, dtype, full), *split(mp.psi(0, ROOT_3), dtype, full)),
+                   "the zero of log |gamma| at -2.748 and its slope, in pairs"),
+        "TWELFTH_LN2": (split(1 / (12 * ln2), dtype, head), "1 / (12 ln(2))"),
         "FIFTH": (split(mpf(1) / 5, dtype, head), "1/5"),
         "THIRD": (split(mpf(1) / 3, dtype, head), "1/3"),
     }  # fmt: skip
@@ -407,7 +500,7 @@ relative error that one adds to the result.
 """
 
 # fmt: off
-# ruff: noqa: ERA001 - the comments are formulas
+# ruff: noqa: E501, ERA001 - long rows; comments that are formulas
 '''
 
 
@@ -429,6 +522,13 @@ def render() -> str:
             lines += [f"    {part!r}," for part in parts]
             lines.append(")")
         lines.append("")
+    for kind, last in ZEROS.items():
+        lines.append("# zeros of log |gamma| below -3, from the least: where it begins, the zero,")
+        lines.append("# 1 / (its distance from the pole), and a polynomial; see zero_row")
+        lines.append(f"LGAMMA_ZEROS_{kind} = (")
+        zeros = [(n, side) for n in range(last, 2, -1) for side in (-1, 1)][:-1]
+        lines += [f"    {zero_row(n, side, DTYPES[kind])!r}," for n, side in zeros]
+        lines.append(")\n")
     for name, bits, words in (("F32", 32, 7), ("F64", 64, 20)):
         lines.append("# 2/pi as a binary fraction, most significant word first")
         lines.append(f"TWO_OVER_PI_BITS_{name} = (")

@@ -28,7 +28,7 @@ def test_coefficients_are_numbers_of_their_type(kind):
     names = [n for n in vars(tables) if n.endswith(kind) and "BITS" not in n]
     assert len(names) > 30
     for name in names:
-        values = np.array(getattr(tables, name))
+        values = np.hstack([np.ravel(row) for row in getattr(tables, name)])
         assert (values.astype({"F32": "f4", "F64": "f8"}[kind]) == values).all(), name
 
 
@@ -51,6 +51,7 @@ def test_coefficients_are_numbers_of_their_type(kind):
         ("LOG2_PI", lambda: mp.log(2 * mp.pi, 2) / 2),
         ("LN_PI", lambda: mp.log(mp.pi)),
         ("THIRD", lambda: mpf(1) / 3),
+        ("TWELFTH_LN2", lambda: 1 / (12 * mp.log(2))),
     ],
 )
 def test_the_parts_of_constants_add_up(name, value):
@@ -58,6 +59,28 @@ def test_the_parts_of_constants_add_up(name, value):
         for kind, bits in (("F32", 36), ("F64", 94)):
             parts = getattr(tables, f"{name}_{kind}")
             assert abs(sum(map(mpf, parts)) / value() - 1) < mpf(2) ** -bits
+
+
+def test_zeros_of_the_logarithm_of_gamma():
+    """Each row by mpmath: the zero, its distance from the pole, and the rest beside it."""
+    with mp.workdps(60):
+        for kind, bits in (("F32", 46), ("F64", 104)):
+            rows = getattr(tables, f"LGAMMA_ZEROS_{kind}")
+            assert len(rows) == {"F32": 13, "F64": 27}[kind]
+            for begins, high, low, *others in rows:
+                zero, inverse = mpf(high) + mpf(low), mpf(others[0]) + mpf(others[1])
+                pole = mp.nint(zero)
+                assert begins < zero < begins + 0.5
+                slope = mp.psi(0, zero)
+                # a zero off by its pair's last bit leaves the slope times that
+                assert abs(minimax.log_of_gamma(zero)) < abs(slope * zero) * mpf(2) ** (1 - bits)
+                root = mp.findroot(minimax.log_of_gamma, zero)
+                assert abs(inverse * (root - pole) - 1) < mpf(2) ** (3 - bits)
+                for part in (-0.06, -0.01, 0.02, 0.06):
+                    t = part * (root - pole)
+                    rest = t * minimax.horner(list(map(mpf, others[2:])), t)
+                    want = minimax.log_of_gamma(root + t)
+                    assert abs((rest - mp.log1p(t * inverse)) / want - 1) < SMALL[kind]
 
 
 def test_the_bits_of_two_over_pi():

@@ -2,7 +2,9 @@
 
 Below 5/2 the logarithm is (y - 1) (y - 2) times a polynomial, so that it keeps its relative
 accuracy at its zeros 1 and 2; the gamma function moves its argument up by 3. Negative
-arguments are reflected, gamma(-a) = -pi / (a sin(pi a) gamma(a)).
+arguments are reflected, gamma(-a) = -pi / (a sin(pi a) gamma(a)). Near its zeros there the
+logarithm is expanded about each, which is known as a pair: -log(1 + t / u0) of the pole that is
+u0 away, plus a polynomial for the rest.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import hetir.lang.values as hv
 from hetir.frontend.primitive import elementary, library
 from hetir.frontend.values import KernelValue
 from hetir.ir.types import F64
+from hetir.lang.control import static_range
 from hetir.lang.math import tables
 from hetir.lang.math.arithmetic import (
     INF,
@@ -18,6 +21,7 @@ from hetir.lang.math.arithmetic import (
     clip,
     divide,
     fast_two_sum,
+    half_square,
     polynomial,
     scale,
     times,
@@ -25,8 +29,9 @@ from hetir.lang.math.arithmetic import (
     two_sum,
 )
 from hetir.lang.math.exponential import exp2_pair
+from hetir.lang.math.logarithm import log_terms
 from hetir.lang.math.power import log2_pair
-from hetir.lang.math.trigonometric import cosine, sine
+from hetir.lang.math.trigonometric import cosine
 
 
 @library
@@ -56,16 +61,37 @@ def stirling(z: KernelValue, low: KernelValue) -> KernelValue:
     wide = z.dtype == F64
     lh, ll = log2_pair(z)
     inverse = 1.0 / z
-    p = polynomial(inverse * inverse, tables.STIRLING_F64 if wide else tables.STIRLING_F32)
+    one, error = two_product(z, inverse)
+    lacks = inverse * ((1.0 - one) - error)
+    u = inverse * inverse
+    p = polynomial(u, tables.STIRLING_F64 if wide else tables.STIRLING_F32)
     c, c_low = times(z, tables.INV_LN2_F64 if wide else tables.INV_LN2_F32)
     a, a_low = two_sum(z, -0.5)
     high, tail = multiply(a, a_low, lh, ll)
     high, tail = add(high, tail, -c, -c_low)
+    # 1 / 12z, and what follows it
+    first = tables.TWELFTH_LN2_F64 if wide else tables.TWELFTH_LN2_F32
+    h, t = times(inverse, first)
+    t = t + (lacks * first[0] + inverse * u * p * tables.INV_LN2_F64[0])
+    high, tail = add(high, tail, h, t)
     # the derivative in z, as far as low needs it
     slope = lh - inverse * (0.7213475 + 0.1202246 * inverse)
     fixed, fixed_low = tables.LOG2_PI_F64 if wide else tables.LOG2_PI_F32
-    small = inverse * p * tables.INV_LN2_F64[0] + (low * slope + fixed_low)
-    return add(high, tail, hv.cast(fixed, z.dtype), small)
+    return add(high, tail, hv.cast(fixed, z.dtype), low * slope + fixed_low)
+
+
+@library
+def precise_sine(r: KernelValue, low: KernelValue) -> KernelValue:
+    """sin(r + low) as a pair of a few bits more than `sine` gives, for |r| up to pi/4."""
+    wide = r.dtype == F64
+    u = r * r
+    p = polynomial(u, tables.SIN5_F64 if wide else tables.SIN5_F32)
+    half, error = half_square(r)
+    cube, cube_low = two_product(r, half)
+    t, t_low = times(cube, tables.THIRD_F64 if wide else tables.THIRD_F32)
+    t_low = t_low + (cube_low + r * error) * 0.3333333333333333
+    s, e = fast_two_sum(r, -t)
+    return fast_two_sum(s, e + ((low * (1.0 - 0.5 * u) - t_low) + r * (u * u) * p))
 
 
 @library
@@ -74,7 +100,7 @@ def sine_of_pi(a: KernelValue) -> KernelValue:
     f = hv.abs(a - hv.rint(a))
     far = f > 0.25
     r, low = times(hv.where(far, 0.5 - f, f), tables.PI_F64 if a.dtype == F64 else tables.PI_F32)
-    sh, sl = sine(r, low)
+    sh, sl = precise_sine(r, low)
     ch, cl = cosine(r, low)
     high, tail = fast_two_sum(hv.where(far, ch, sh), hv.where(far, cl, sl))
     return high, tail
@@ -168,12 +194,57 @@ def log_of_huge(a: KernelValue, huge: KernelValue, h: KernelValue, low: KernelVa
     return (p + (p_low + b * (e + low))) * up
 
 
+@library
+def about_zero(t: KernelValue, low: KernelValue, zero: object, rest: object) -> KernelValue:
+    """log|gamma| at t + low from a zero: its slope times that, and a polynomial."""
+    _, _, slope, slope_low = zero
+    first, *others = rest
+    q, q_low = two_product(t, hv.cast(first, t.dtype))
+    s, e = fast_two_sum(hv.cast(slope, t.dtype), q)
+    e = e + (slope_low + (q_low + t * t * polynomial(t, others)))
+    p, p_low = two_product(t, s)
+    return p + (p_low + (t * e + low * slope))
+
+
+@library
+def between_poles(x: KernelValue) -> KernelValue:
+    """log|gamma(x)| near its zeros between -2 and -3."""
+    wide = x.dtype == F64
+    one = tables.ZERO_2_F64 if wide else tables.ZERO_2_F32
+    two = tables.ZERO_3_F64 if wide else tables.ZERO_3_F32
+    t, low = two_sum(x - one[0], hv.cast(-one[1], x.dtype))
+    y = about_zero(t, low, one, tables.LGAMMA_2_F64 if wide else tables.LGAMMA_2_F32)
+    t, low = two_sum(x - two[0], hv.cast(-two[1], x.dtype))
+    z = about_zero(t, low, two, tables.LGAMMA_3_F64 if wide else tables.LGAMMA_3_F32)
+    return hv.where(x < -2.6, z, y)
+
+
+@library
+def beside_pole(x: KernelValue) -> KernelValue:
+    """log|gamma(x)| near its zeros below -3."""
+    rows = tables.LGAMMA_ZEROS_F64 if x.dtype == F64 else tables.LGAMMA_ZEROS_F32
+    count = len(rows[-1])
+    chosen = ()
+    for place in static_range(1, count):
+        value = hv.cast(0.0, x.dtype)
+        for row in rows:
+            if place < len(row):
+                value = hv.where(x > row[0], row[place], value)
+        chosen = (*chosen, value)
+    zero, zero_low, inverse, inverse_low = chosen[0], chosen[1], chosen[2], chosen[3]
+    t, low = two_sum(x - zero, -zero_low)
+    r, e = two_product(t, inverse)
+    s, tail = log_terms(r, e + (t * inverse_low + low * inverse))
+    p = chosen[-1]
+    for coefficient in chosen[-2:3:-1]:
+        p = p * t + coefficient
+    h, e = two_sum(-s, t * p)
+    return h + (e - tail)
+
+
 @elementary
 def lgamma(x: KernelValue) -> KernelValue:
-    """The logarithm of |gamma(x)|; infinite at 0 and negative integers.
-
-    Near its zeros at negative arguments only the absolute error is small.
-    """
+    """The logarithm of |gamma(x)|; infinite at 0 and negative integers."""
     wide = x.dtype == F64
     a = hv.abs(x)
     tiny = a < (1e-60 if wide else 1e-20)
@@ -199,4 +270,8 @@ def lgamma(x: KernelValue) -> KernelValue:
     y = hv.where(tiny, -(lh + ll), h + low)
     y = hv.where(huge, log_of_huge(a, huge, lh, ll), y)
     y = hv.where(whole | (x == 0.0) | (a == INF), INF, y)
-    return hv.where(x == x, y, NAN)
+    y = hv.where(x == x, y, NAN)
+    # near a zero the terms above cancel
+    if (x < -2.0) & (hv.abs(y) < 0.0625):
+        y = between_poles(x) if x > -3.0 else beside_pole(x)
+    return y
