@@ -537,9 +537,17 @@ def prepare_ptx(text: str, entry: str) -> runtime.Execute:
 def prepare_ascend(text: str, entry: str, target: str) -> ascend_shim.Execute:
     """Ascend C as the devices `ascend-shim` run it."""
     try:
-        return shim_device.prepare(text, entry, target)
+        execute = shim_device.prepare(text, entry, target)
     except shim.ShimBuildError as error:
-        raise runtime.DriverError("the C++ compiler", 1, str(error)) from None
+        raise runtime.DriverError("c++", 1, str(error)) from None
+
+    def run(*given: Any) -> None:
+        try:
+            execute(*given)
+        except shim.ShimFaultError as error:
+            raise runtime.DriverError("ascend-shim", 1, str(error)) from None
+
+    return run
 
 
 def shim_devices() -> Sequence[runtime.Driver]:

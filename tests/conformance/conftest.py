@@ -7,10 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from ascend_kernels import SOURCE as ASCEND_SOURCE
 from fake_driver import FakeDriver
 from spirv_kernels import module
 
 from hetir.artifact import Artifact, Layout, Resources, Slot
+from hetir.compiler import shim_devices
+from hetir.emulator.ascend import compilers
 from hetir.runtime import EmulatorDriver, device, devices
 from hetir.runtime.device import Device
 from hetir.runtime.drivers import opencl, vulkan
@@ -108,7 +111,7 @@ class Bench:
     def __init__(self, name, driver, target, binary, *, overlaps=True):
         self.overlaps = overlaps
         self.loaded = {}
-        self.many_items = 4096 if name not in ("vulkan", "cuda") else 512
+        self.many_items = 4096 if name not in ("vulkan", "cuda", "ascend-shim") else 512
         self.name, self.driver, self.target = name, driver, target
         self.binary = binary if callable(binary) else lambda _: binary
         self.device = Device(driver, device)
@@ -119,7 +122,7 @@ class Bench:
             kernel=kernel,
             target=self.target,
             entry=f"hetir_kernel_{kernel}" if self.target.startswith("spirv") else kernel,
-            text=ptx_of(kernel) if self.name == "cuda" else "",
+            text=self.text(kernel),
             binary=self.binary(kernel),
             layout=LAYOUTS[kernel],
             resources=Resources(
@@ -127,6 +130,11 @@ class Bench:
                 shared_bytes=big if self.name in ("vulkan", "cuda") else 0,
             ),
         )
+
+    def text(self, kernel):
+        if self.name == "ascend-shim":
+            return ASCEND_SOURCE
+        return ptx_of(kernel) if self.name == "cuda" else ""
 
     def program(self, kernel, names=()):
         """Loaded once where loading takes as long as `spin` does."""
@@ -203,11 +211,17 @@ def vulkan_bench():
     return Bench("vulkan", driver, vulkan.TARGET, binary, overlaps=False)
 
 
+@pytest.fixture(scope="session")
+def ascend_shim_bench():
+    return Bench("ascend-shim", shim_devices()[0], "ascend:910b", None)
+
+
 BENCHES = [
     "cpu",
     "emulator",
     "fake",
     "cuda",
+    pytest.param("ascend_shim", marks=pytest.mark.skipif(not compilers(), reason="no compiler")),
     pytest.param("opencl", marks=pytest.mark.skipif(not here("opencl"), reason="no device")),
     pytest.param("vulkan", marks=pytest.mark.skipif(not here("vulkan"), reason="no device")),
 ]

@@ -34,7 +34,7 @@ def test_the_portrait_names_the_device_and_never_changes(bench):
     assert portrait is bench.driver.portrait
     assert portrait.name
     assert bench.driver.can_run(portrait.targets[0])
-    assert not bench.driver.can_run("ascend:910b")
+    assert not bench.driver.can_run("ascend:310p")
     assert portrait.to_json()["schema"] == 1
 
 

@@ -7,13 +7,14 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from hetir.emulator.ascend.build import library
+from hetir.emulator.ascend.build import ShimBuildError, library
 from hetir.emulator.ascend.run import (
     CORES,
     Job,
     Place,
     Shape,
     arch_number,
+    has_kernel,
     launch_bounds,
     order_words,
     run_in_place,
@@ -38,6 +39,8 @@ def prepare(source: str, entry: str, target: str) -> Callable[..., None]:
         ShimBuildError: the compiler refused the source.
     """
     arch = arch_number(target)
+    if not has_kernel(source, entry):
+        raise ShimBuildError(f"the source has no kernel `{entry}`")
     built = library(source, arch=arch)
     bounds = launch_bounds(source, entry)
 

@@ -191,6 +191,11 @@ def entry_of(source: str) -> str:
     return match[1]
 
 
+def has_kernel(source: str, entry: str) -> bool:
+    """Whether a source defines a kernel of that name."""
+    return re.search(rf"__global__\b[^;{{}}]*\bvoid\s+{re.escape(entry)}\s*\(", source) is not None
+
+
 def launch_bounds(source: str, entry: str) -> int:
     """The most threads a block of a SIMT kernel, by its `__launch_bounds__`; 1024 without."""
     pattern = rf"__launch_bounds__\(\s*(\d+)\s*\)[^;{{]*\b{entry}\s*\("

@@ -10,11 +10,11 @@ import struct
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from hetir.artifact import Artifact, Layout
 from hetir.limits import AscendUnit, limits_of
-from hetir.runtime.driver import Dims, Driver, Event, Memory, Portrait, Task
+from hetir.runtime.driver import Dims, Driver, DriverError, Event, Memory, Portrait, Task
 from hetir.runtime.drivers.emulator import EmulatorEvent, EmulatorQueue, ThreadDriver
 from hetir.runtime.dtypes import NUMPY
 from hetir.runtime.hostmemory import host_bytes
@@ -22,6 +22,7 @@ from hetir.runtime.layout import bounds
 
 _BASE, _PAGE = 0x2000_0000_0000, mmap.PAGESIZE
 _MAP_FIXED_NOREPLACE = 0x100000
+_ELF = b"\x7fELF"
 _MOST_BLOCKS = 65535  # of SIMT code in one launch
 
 
@@ -35,24 +36,19 @@ class Stretch(NamedTuple):
     name: str
 
 
-class Execute(Protocol):
-    """Runs a grid; raises what the launch should raise."""
-
-    def __call__(
-        self,
-        file: str,
-        maps: Sequence[tuple[int, int, int]],
-        stretches: Sequence[Stretch],
-        arguments: Sequence[int],
-        shape: tuple[Dims, Dims],
-        stop: Callable[[], bool],
-    ) -> None:
-        """`maps` are address, size and offset of what lies in the memory file `file`.
-
-        `arguments` are the kernel's parameters, `shape` the grid and the workgroup.
-        """
-        ...
-
+Execute = Callable[
+    [
+        str,
+        Sequence[tuple[int, int, int]],
+        Sequence[Stretch],
+        Sequence[int],
+        tuple[Dims, Dims],
+        Callable[[], bool],
+    ],
+    None,
+]
+"""Runs a grid: the memory file; address, size and offset in it of what is mapped; what the kernel
+may touch; its parameters; grid and workgroup; when to stop. Raises what the launch should raise."""
 
 Prepare = Callable[[str, str, str], Execute]
 """Compiles source for one of its kernels and a target. Raises DriverError."""
@@ -159,7 +155,12 @@ class AscendShimDriver(ThreadDriver):
         _ARENA.give_back(memory)
 
     def load(self, artifact: Artifact) -> Loaded:
-        """Compile the source. Raises DriverError with what the compiler said."""
+        """Compile the source. Raises DriverError with what the compiler said.
+
+        An object that Huawei's compiler made of it stays unused; anything else is no code.
+        """
+        if artifact.binary is not None and not artifact.binary.startswith(_ELF):
+            raise DriverError("load", 1, "code that is no object file")
         return Loaded(artifact, self._prepare(artifact.text, artifact.entry, artifact.target))
 
     def unload(self, program: Loaded) -> None:
@@ -217,14 +218,13 @@ def _stretches(layout: Layout, block: bytes) -> tuple[list[Stretch], list[int]]:
     for slot in layout.slots:
         if slot.ndim is None:
             continue
+        # the declaration of writes is a promise to the queues, not to the memory
         words = struct.unpack_from(f"<{1 + 2 * slot.ndim}q", block, slot.offset)
         item = NUMPY[slot.dtype].itemsize
         low, high = bounds(words[0], words[1 : 1 + slot.ndim], words[1 + slot.ndim :], item)
         name = f"array {len(arrays)}"
         arrays.append(words[0])
-        found.append(
-            Stretch(address=low, size=high - low, item=item, writes=slot.writes, name=name)
-        )
+        found.append(Stretch(address=low, size=high - low, item=item, writes=True, name=name))
     return _joined(sorted(found, key=lambda each: each.address)), arrays
 
 
