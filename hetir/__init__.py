@@ -58,10 +58,13 @@ _HOMES = {
     "occupancy": "hetir.residency",
     "autotune": "hetir.tuning",
 }
+_MODULES = ("checkpoint", "testing")
 _RENAMED = {"parse": "parse_module"}
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"hetir.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'hetir' has no attribute {name!r}")
     import_module("hetir.compiler")  # it registers the evaluator and the PTX emulator

@@ -1,0 +1,44 @@
+"""The migration matrix: a sample of kernels over every ordered pair of devices that are here."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import hetir
+
+ROOT = Path(__file__).parents[2]
+
+
+def run_matrix(tmp_path: Path, *options: str) -> dict:
+    """In a process of its own: a broken vendor library may end it."""
+    path = tmp_path / "matrix.json"
+    command = [sys.executable, "-m", "tools.migration_matrix", "--json", str(path), *options]
+    ended = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=3600
+    )
+    assert ended.returncode == 0, ended.stdout[-2000:] + ended.stderr[-2000:]
+    return json.loads(path.read_text())
+
+
+def test_a_sample_of_the_matrix(tmp_path):
+    found = run_matrix(tmp_path, "--kernels", "softmax,bitonic_sort", "--stops", "9")
+    assert {"cpu", "emulator", "ptx-emulator"} <= set(found["devices"])
+    assert {d.name for d in hetir.devices()} <= set(found["devices"])
+    for kernel, row in found["kernels"].items():
+        assert len(row) == len(found["devices"]) ** 2
+        assert {r for cell in row.values() for r in cell["result"]} == {"equal"}, kernel
+        assert sum(cell["midway"] for cell in row.values()) > len(row) // 2
+
+
+@pytest.mark.slow
+def test_the_whole_matrix(tmp_path):
+    found = run_matrix(tmp_path)
+    for row in found["kernels"].values():
+        results = {r for cell in row.values() for r in cell["result"]}
+        assert "DIFFERENT" not in results
+        assert "equal" in results
