@@ -162,14 +162,15 @@ static int steal(hetir_job *job, int32_t index, uint32_t *chunk)
     return 0;
 }
 
-int hetir_job_has_work(hetir_job *job)
+int hetir_job_has_room(hetir_job *job)
 {
+    int work = 0, lanes = 0;
     for (int32_t i = 0; i < job->lane_count; i++) {
         uint64_t range = atomic_load(&job->lanes[i].range);
-        if (low_of(range) < high_of(range))
-            return 1;
+        work |= low_of(range) < high_of(range);
+        lanes |= atomic_load(&job->lanes[i].owned) == 0;
     }
-    return 0;
+    return work && lanes;
 }
 
 static void run_chunk(hetir_job *job, uint32_t chunk, uint8_t *memory)
@@ -318,13 +319,18 @@ static void help(hetir_job *job, int64_t deadline)
 
 int hetir_wait(hetir_job *job, int64_t timeout_ns, int helps)
 {
-    enum { SPINS = 400 };
+    enum { SPINS = 50, AWAKE_NS = 50000 }; /* waking up takes as long */
     int64_t deadline = timeout_ns < 0 ? 0 : hetir_now() + timeout_ns;
-    int64_t left = -1;
+    int64_t left = -1, asleep;
     if (helps && atomic_load(&job->status) == HETIR_RUNNING)
         help(job, deadline);
-    for (int i = 0; i < SPINS && atomic_load(&job->status) == HETIR_RUNNING; i++)
-        hetir_pause();
+    asleep = hetir_now() + AWAKE_NS;
+    if (deadline != 0 && deadline < asleep)
+        asleep = deadline;
+    do
+        for (int i = 0; i < SPINS && atomic_load(&job->status) == HETIR_RUNNING; i++)
+            hetir_pause();
+    while (atomic_load(&job->status) == HETIR_RUNNING && hetir_now() < asleep);
     atomic_fetch_add(&job->waiters, 1);
     while (atomic_load(&job->status) == HETIR_RUNNING) {
         if (deadline != 0 && (left = deadline - hetir_now()) <= 0)

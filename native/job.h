@@ -53,7 +53,8 @@ void hetir_job_leave(hetir_job *job, int32_t index);
 /* Runs chunks from the own lane and then from the others until none is left or `deadline` passes
  * (0: none); gives how many. The caller must keep the job alive. */
 uint32_t hetir_job_work(hetir_job *job, int32_t index, int64_t deadline);
-int hetir_job_has_work(hetir_job *job);
+/* Whether there are chunks that nobody runs, and a lane for who would. */
+int hetir_job_has_room(hetir_job *job);
 
 /* Starts a job whose predecessors have ended; ends those that have nothing to run. */
 void hetir_job_start(hetir_job *job, int list);

@@ -14,6 +14,10 @@
 
 enum { SLOTS = 64, SPINS = 400 };
 
+/* How long a worker that has just worked looks for more before it sleeps. Waking a thread takes
+ * tens of microseconds, more where others use the core, and launches come in rows. */
+static const int64_t LINGER_NS = 100000;
+
 /* `gate` is OPEN plus the number of threads that look at `job`; the slot is free at 0, and holds a
  * reference to the job until it is closed and the last visitor has left. */
 static const uint64_t OPEN = (uint64_t)1 << 63;
@@ -36,6 +40,7 @@ static struct {
     int32_t workers_started;
     _Atomic int32_t epoch; /* grows with each new job; a futex word */
     _Atomic int32_t sleepers;
+    _Atomic int32_t lookers; /* workers about to see a new epoch */
     _Atomic uint64_t open; /* a bit for each open slot */
     slot slots[SLOTS];
     worker workers[MOST_THREADS + 1];
@@ -110,11 +115,28 @@ static int enter(slot *slot)
     return 0;
 }
 
+/* A worker that looks has left `lookers` before it last compares the epoch and sleeps. */
 static void wake(int count)
 {
     atomic_fetch_add(&pool.epoch, 1);
-    if (atomic_load(&pool.sleepers) > 0)
+    if (atomic_load(&pool.lookers) < count && atomic_load(&pool.sleepers) > 0)
         hetir_rouse(&pool.epoch, count);
+}
+
+/* Waits for a new epoch: `nanoseconds` awake, then asleep. */
+static void look_out(int32_t seen, int64_t nanoseconds)
+{
+    int64_t end = hetir_now() + nanoseconds;
+    atomic_fetch_add(&pool.lookers, 1);
+    do
+        for (int i = 0; i < SPINS / 8 && atomic_load(&pool.epoch) == seen; i++)
+            hetir_pause();
+    while (atomic_load(&pool.epoch) == seen && hetir_now() < end);
+    atomic_fetch_sub(&pool.lookers, 1);
+    atomic_fetch_add(&pool.sleepers, 1);
+    if (atomic_load(&pool.epoch) == seen)
+        hetir_sleep(&pool.epoch, seen, -1);
+    atomic_fetch_sub(&pool.sleepers, 1);
 }
 
 /* Looks through the open jobs once; whether it ran anything. */
@@ -129,7 +151,8 @@ static int visit(worker *self, int32_t index)
         lane_index = hetir_job_join(slot->job, index);
         if (lane_index >= 0) {
             atomic_store(&self->current, slot->job);
-            if (atomic_load(&pool.sleepers) > 0 && hetir_job_has_work(slot->job))
+            if (atomic_load(&pool.sleepers) > 0 &&
+                ((open & (open - 1)) || hetir_job_has_room(slot->job)))
                 wake(2);
             ran = hetir_job_work(slot->job, lane_index, 0);
             hetir_job_leave(slot->job, lane_index);
@@ -145,16 +168,15 @@ static void *work(void *argument)
     int32_t index = (int32_t)((uintptr_t)argument & 0xffff);
     uint32_t token = (uint32_t)((uintptr_t)argument >> 16);
     worker *self = &pool.workers[index];
+    int worked = 0;
     while (atomic_load(&self->token) == token) {
         int32_t seen = atomic_load(&pool.epoch);
-        if (visit(self, index))
+        if (visit(self, index)) {
+            worked = 1;
             continue;
-        for (int i = 0; i < SPINS && atomic_load(&pool.epoch) == seen; i++)
-            hetir_pause();
-        atomic_fetch_add(&pool.sleepers, 1);
-        if (atomic_load(&pool.epoch) == seen)
-            hetir_sleep(&pool.epoch, seen, -1);
-        atomic_fetch_sub(&pool.sleepers, 1);
+        }
+        look_out(seen, worked ? LINGER_NS : 0);
+        worked = 0;
     }
     return NULL;
 }
@@ -186,6 +208,7 @@ static void after_fork(void)
     pthread_mutex_init(&pool.lock, NULL);
     atomic_store(&pool.started, 0);
     atomic_store(&pool.sleepers, 0);
+    atomic_store(&pool.lookers, 0);
     atomic_store(&pool.open, 0);
     atomic_store(&pool.crowd, 0);
     pool.first = NULL;

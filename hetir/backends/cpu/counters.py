@@ -22,7 +22,7 @@ class Counter:
 class LineCounter(Counter):
     """Lanes a fixed distance apart, counting up.
 
-    The first one saturates, unless the numbers are known to be `small`: below 2**61.
+    The first one saturates, unless the numbers are known to be `small`: at most 2**61.
     """
 
     def __init__(self, leaf: Lanes, start: Rep, stop: Rep, step: Rep, *, small: bool) -> None:

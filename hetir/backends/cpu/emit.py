@@ -30,6 +30,7 @@ from hetir.ir.build import constant
 from hetir.ir.core import Kernel, Operation, Value, walk
 from hetir.ir.types import I64, Scalar
 from hetir.passes.magnitude import addressing, magnitudes, positive
+from hetir.passes.ranges import Bounds, inside, ranges
 from hetir.passes.regions import definitions, exits_of
 from hetir.passes.uniformity import uniformity
 from hetir.target import Assumptions, Target
@@ -39,6 +40,10 @@ _ORDERED = (
     *(ops.ATOMIC_LOAD, ops.ATOMIC_STORE, ops.ATOMIC_RMW, ops.ATOMIC_CAS, ops.FENCE),
     *(ops.PRINT, ops.ASSERT, ops.OUT_OF_BOUNDS, ops.ALLOC),
 )
+
+# Sums of a few such numbers do not wrap. Where one lane's value of a line is small, so are the
+# others', which may be off and of which nothing else is known.
+_SMALL = (-(1 << 61), 1 << 61)
 
 _SIGNATURE = "ptr %args, ptr %launch, ptr noalias %scratch, i64 %first, i64 %last"
 
@@ -91,14 +96,17 @@ class Emitter(ItemEmitter):
             assumptions=assumptions,
             lanes=widest,
         )
-        self.magnitudes = magnitudes(kernel)
+        bounds = Bounds(index_bits=assumptions.index_bits, workgroup=workgroup)
+        self.small = frozenset(
+            value for value, found in ranges(kernel, bounds).items() if inside(found, _SMALL)
+        )
         self.registers = {
             self.plan.context[value]: count
             for value, count in in_registers(
                 schedule, self._widths, prod(workgroup or ()), kernel.options.width
             ).items()
         }
-        self.exact = frozenset(self.magnitudes) | addressing(kernel)
+        self.exact = frozenset(magnitudes(kernel)) | addressing(kernel) | self.small
         self.positive = positive(kernel)
         self.divergence = divergence(kernel.body, self.known)
         self._lanes = lanes

@@ -320,7 +320,7 @@ class Lanes:
         code = self.code
         if abs(step) * self.width >= 1 << 30:
             return None
-        small = all(self.host.magnitudes.get(v, 64) < 63 for v in op.operands)
+        small = self.host.small.issuperset(op.operands)
         if small:
             distance = code.add(f"sub nsw i64 {limit.name}, {line.name}")
         else:
@@ -335,7 +335,9 @@ class Lanes:
         row = self.row("i32", step)
         mask = code.add(f"icmp {_PREDICATE[name]} {self.of('i32')} {row}, {wide}")
         if step == 1 and name in _SPANS:
-            more = code.add(f"add nsw i64 {near}, 1") if name in ("le", "gt") else distance
+            more = distance
+            if name in ("le", "gt"):
+                more = code.add(f"add nsw i64 {distance if small else near}, 1")
             below = name in ("lt", "le")
             self.spans[mask] = Span("0", more) if below else Span(more, str(self.width))
         return Rep("lanes", mask)

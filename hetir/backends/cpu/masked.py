@@ -168,8 +168,29 @@ class MaskedLeaf(Lanes):
             code.start(part)
         code.branch(self._any(mask), some, done)
         code.start(some)
-        self._once(mask, body, done)
+        self._once(self._made_here(mask), body, done)
         code.start(done)
+
+    def _made_here(self, mask: str) -> str:
+        """The mask of a span, made where it is needed and not before it is known that it is."""
+        span, code = self.spans.get(mask), self.code
+        if span is None:
+            return mask
+        found: str | None = None
+        sides = (("sge", span.low, "0"), ("slt", span.high, str(self.width)))
+        for name, limit, whole in sides:
+            if limit == whole:
+                continue
+            near = code.intrinsic("smax", "i64", ("i64", limit), ("i64", "0"))
+            near = code.intrinsic("smin", "i64", ("i64", near), ("i64", str(self.width)))
+            wide = self.splat("i32", code.add(f"trunc i64 {near} to i32"))
+            row = self.row("i32", 1)
+            side = code.add(f"icmp {name} {self.of('i32')} {row}, {wide}")
+            found = self.both(found, side)
+        if found is None:
+            return mask
+        self.spans[found] = span
+        return found
 
     def _once(self, mask: str | None, body: Callable[[], None], done: str) -> None:
         before, state = dict(self.reps), getattr(self, "_state", None)
@@ -640,6 +661,7 @@ class MaskedLeaf(Lanes):
             code.start(full)
             self._once(None, turn, done)
             code.start(part)
+            on = self._made_here(on)
         self._once(on, turn, done)
         code.start(done)
 
@@ -650,7 +672,7 @@ class MaskedLeaf(Lanes):
             self._plain_line(r, v) for r, v in zip((start, stop), op.operands[:2], strict=True)
         ]
         if forward and all(kinds) and start.step - stop.step >= 0 and stop.kind == "same":
-            small = all(self.host.magnitudes.get(v, 64) < 62 for v in op.operands[:3])
+            small = self.host.small.issuperset(op.operands[:3])
             return LineCounter(self, start, stop, step, small=small)
         return VectorCounter(self, *bounds)
 
