@@ -113,8 +113,7 @@ class Tracer:
         if isinstance(value, WeakNumber):
             return self.materialise(value, kind)
         if number_kind(value) is None:
-            hint = "take one element: `v.x` or `v[i]`" if isinstance(value, Bundle) else None
-            self.fail(OperandError, f"{describe(value)} is no number of `{kind}`", hint=hint)
+            self._not_a_scalar(value, f"no number of `{kind}`")
         number = _python_number(value)
         assert isinstance(number, (bool, int, float))
         if kind.is_int:
@@ -169,8 +168,12 @@ class Tracer:
             return DEFAULT[value.kind]
         kind = number_kind(value)
         if kind is None:
-            self.fail(OperandError, f"{describe(value)} is not a scalar")
+            self._not_a_scalar(value)
         return DEFAULT[kind]
+
+    def _not_a_scalar(self, value: object, what: str = "not a scalar") -> NoReturn:
+        hint = "take one element: `v.x` or `v[i]`" if isinstance(value, Bundle) else None
+        self.fail(OperandError, f"{describe(value)} is {what}", hint=hint)
 
     def common(self, values: Iterable[object]) -> Scalar:
         """The type in which an operation on `values` computes."""
@@ -182,7 +185,7 @@ class Tracer:
             else:
                 kind = value.kind if isinstance(value, WeakNumber) else number_kind(value)
                 if kind is None:
-                    self.fail(OperandError, f"{describe(value)} is not a scalar")
+                    self._not_a_scalar(value)
                 weak = kind if weak is None or RANK[kind] > RANK[weak] else weak
         if weak is not None and (found is None or RANK[weak] > rank(found)):
             return DEFAULT[weak]

@@ -52,9 +52,13 @@ SHAPES = [(8, 8, 4), (8, 8, 8), (16, 8, 16), (8, 16, 8), (16, 16, 8), (16, 16, 1
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_products_of_every_shape(shape):
+    check(hl.f16, shape, 32, "emulator")
+
+
 @pytest.mark.parametrize("kind", ACCUMULATED, ids=str)
-def test_products_on_the_evaluator(kind, shape):
-    check(kind, shape, 32, "emulator")
+def test_products_of_every_type(kind):
+    check(kind, (8, 16, 8), 32, "emulator")
 
 
 @pytest.mark.parametrize("width", [4, 8, 16, 64, 128])
@@ -75,8 +79,7 @@ def test_products_have_the_same_bits_on_every_device(kind, device):
         hetir.device(device)
     except HetirError as error:
         pytest.skip(str(error))
-    check(kind, (16, 16, 8), 32, device)
-    check(kind, (8, 8, 4), 32, device)
+    check(kind, (16, 8, 4), 32, device)
 
 
 def test_tiles_load_and_store_in_both_layouts():

@@ -363,6 +363,10 @@ CASES = {
         def kernel(v, x):
             x[0] = v[1:2]
         """),
+    "vector_reduced": ("f32x2, f32[:]", """
+        def kernel(v, x):
+            x[0] = hl.workgroup_reduce(v, "add").x
+        """),
     "vector_stored_without_axes": ("f32x2, f32[:, :]", """
         def kernel(v, x):
             hl.store_vector(x, 0, v)

@@ -280,6 +280,8 @@ def test_what_is_no_vector_is_refused_at_the_launch():
     ):
         with pytest.raises(HetirError, match=shown):
             kernel[1, 1](wrong, y)
+    with pytest.raises(HetirError, match=r"`v\.2` must be a number"):
+        kernel[1, 1]((1, 2, "three"), y)
 
 
 def test_signatures_and_annotations_name_vectors():
