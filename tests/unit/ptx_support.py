@@ -124,8 +124,8 @@ def promised(kernel: Kernel, arguments: Sequence[Any], *, disjoint: bool) -> Ass
     return Assumptions(index_bits=32, disjoint=disjoint, aligned=tuple(aligned))
 
 
-def assemble_together(texts: Sequence[str], chip: str) -> str:
-    """What ptxas says with -v to many modules as one: a start costs more than a kernel."""
+def merged(texts: Sequence[str], chip: str) -> str:
+    """Many modules as one; the names in the n-th one end with its number."""
     version, bodies = "0", []
     for number, text in enumerate(texts):
         (found,) = re.findall(r"^\.version (\S+)$", text, re.MULTILINE)
@@ -135,7 +135,12 @@ def assemble_together(texts: Sequence[str], chip: str) -> str:
             body = re.sub(rf"(?<![\w$]){re.escape(name)}(?![\w$])", f"{name}_{number}", body)
             body = body.replace(f"{name}_param", f"{name}_{number}_param")
         bodies.append(re.sub(r"(?<![\w$])(hetir_shared)\b", rf"\1_{number}", body))
-    whole = f".version {version}\n.target {chip}\n.address_size 64\n" + "\n".join(bodies)
+    return f".version {version}\n.target {chip}\n.address_size 64\n" + "\n".join(bodies)
+
+
+def assemble_together(texts: Sequence[str], chip: str) -> str:
+    """What ptxas says with -v to many modules as one: a start costs more than a kernel."""
+    whole = merged(texts, chip)
     with tempfile.NamedTemporaryFile("w", suffix=".ptx") as file:
         file.write(whole)
         file.flush()
