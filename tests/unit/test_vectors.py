@@ -14,7 +14,6 @@ from hetir.ir.types import SCALARS
 
 LENGTHS = (2, 3, 4, 8, 16)
 ARITHMETIC = [k for k in SCALARS.values() if k.is_int or k.is_float]
-FLOATS = (hl.f16, hl.bf16, hl.f32, hl.f64)
 f2, f3, f4 = (hl.vector(hl.f32, n) for n in (2, 3, 4))
 
 
@@ -47,7 +46,8 @@ def test_every_type_and_length_moves_and_reverses(kind, length):
 
     # an offset of one element: no alignment beyond the element's
     x = numbers(kind, (5, length + 1))
-    for device in ("emulator", "cpu"):
+    # compiling takes its time: one odd length of each type
+    for device in ("emulator", "cpu") if length == 3 else ("emulator",):
         y = np.zeros((5, length), kind.numpy)
         kernel.launch((x, y, length), grid=5, workgroup=1, device=device).wait()
         np.testing.assert_array_equal(y.view(np.uint8), x[:, :0:-1].copy().view(np.uint8))
@@ -152,7 +152,7 @@ def test_conversions_are_those_of_the_elements():
     np.testing.assert_array_equal(b, [0, 0, 0, 1, 1, 0, 0, 0])
 
 
-@pytest.mark.parametrize("kind", FLOATS, ids=str)
+@pytest.mark.parametrize("kind", [hl.bf16, hl.f32], ids=str)
 def test_functions_give_each_element_what_a_scalar_gets(kind):
     @hetir.kernel
     def vectors(x, y):
