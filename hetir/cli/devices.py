@@ -25,7 +25,7 @@ def devices(
     """List the devices of this machine, the CPU first, and why others are absent."""
     found, absent = runtime.devices(emulated=True), runtime.absent()
     if as_json:
-        portraits = [d.portrait.to_json() for d in found]
+        portraits = [d.to_json() for d in found]
         print(json.dumps({"devices": portraits, "absent": [asdict(a) for a in absent]}, indent=1))
         return
     table = Table(title="devices")

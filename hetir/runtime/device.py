@@ -7,6 +7,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,12 @@ import numpy as np
 from hetir.artifact import Artifact
 from hetir.runtime.arrays import Array, Buffer, HostArray, element_type, extents
 from hetir.runtime.driver import Driver, DriverError, Event, Memory, Portrait, wait_quietly
-from hetir.runtime.errors import ArgumentError, DeviceError, OutOfMemoryError
+from hetir.runtime.errors import (
+    ArgumentError,
+    DeviceError,
+    LaunchTimeoutError,
+    OutOfMemoryError,
+)
 from hetir.runtime.launch import Launch, leak
 from hetir.runtime.layout import contiguous_strides
 from hetir.runtime.operands import as_operand
@@ -78,6 +84,14 @@ class Queue:
         self.device.replace(self)
 
 
+@dataclass(slots=True)
+class Health:
+    """What went wrong on a device in this process: launches that failed, and that hung."""
+
+    failed: int = 0
+    given_up: int = 0
+
+
 class Device:
     """A device: its portrait, its memory, its queues and the code loaded on it."""
 
@@ -85,6 +99,7 @@ class Device:
         self.driver = driver
         self.portrait: Portrait = driver.portrait
         self.name = self.portrait.name
+        self.health = Health()
         self._peer = peer
         self._lock = threading.Lock()
         self._queues: weakref.WeakSet[Queue] = weakref.WeakSet()
@@ -92,6 +107,16 @@ class Device:
 
     def __repr__(self) -> str:
         return f"<hetir device {self.name}: {self.portrait.title}>"
+
+    def note(self, error: Exception) -> None:
+        """Count a launch that failed, for `health`."""
+        hung = isinstance(error, LaunchTimeoutError)
+        self.health.given_up += hung
+        self.health.failed += not hung
+
+    def to_json(self) -> dict[str, Any]:
+        """The portrait and the health as JSON values; docs/runtime.md has the schema."""
+        return {**self.portrait.to_json(), "health": asdict(self.health)}
 
     @property
     def target(self) -> str:

@@ -119,6 +119,8 @@ class Launch:
 
     def _end(self, error: Exception | None) -> None:
         self.error = error
+        if error is not None:
+            self.queue.device.note(error)
         self._settled = True
         self._keep = self._after = ()
         IN_FLIGHT.remove(self)

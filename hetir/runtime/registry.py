@@ -6,18 +6,26 @@ import atexit
 import os
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hetir.lazy import lazy
 from hetir.runtime import operands
 from hetir.runtime.arrays import Array, Buffer
 from hetir.runtime.device import Device
 from hetir.runtime.driver import Absent, Driver, DriverAbsentError, DriverError, Memory
-from hetir.runtime.drivers import cuda, opencl, vulkan
 from hetir.runtime.drivers.cpu import CpuDriver
 from hetir.runtime.errors import DeviceError
 from hetir.runtime.layout import address_of, bounds
+
+if TYPE_CHECKING:
+    from hetir.runtime.drivers import cuda, opencl, vulkan
+else:
+    # loaded when their devices are asked for
+    cuda, opencl, vulkan = (
+        lazy(f"hetir.runtime.drivers.{name}") for name in ("cuda", "opencl", "vulkan")
+    )
 
 Probe = Callable[[], Sequence[Driver]]
 
@@ -58,9 +66,13 @@ class Registry:
             return tuple(Device(driver, self.device) for driver in self._probes[name]())
         except DriverAbsentError as error:
             self._absent[name] = Absent(driver=name, reason=error.reason, remedy=error.remedy)
-        except (OSError, DriverError) as error:
+        except Exception as error:  # noqa: BLE001 - a broken driver is a line of the listing
+            known = isinstance(error, OSError | DriverError)
+            reason = (
+                str(error) if known else f"its probe failed with {type(error).__name__}: {error}"
+            )
             self._absent[name] = Absent(
-                driver=name, reason=str(error), remedy="install or repair the vendor's library"
+                driver=name, reason=reason, remedy="install or repair the vendor's library"
             )
         return ()
 
@@ -102,9 +114,9 @@ class Registry:
 
 _REGISTRY = Registry()
 _REGISTRY.register("cpu", lambda: (CpuDriver(),))
-_REGISTRY.register("cuda", cuda.probe)
-_REGISTRY.register("opencl", opencl.probe)
-_REGISTRY.register("vulkan", vulkan.probe)
+_REGISTRY.register("cuda", lambda: cuda.probe())
+_REGISTRY.register("opencl", lambda: opencl.probe())
+_REGISTRY.register("vulkan", lambda: vulkan.probe())
 operands.look_up_with(_REGISTRY.device)
 register, device = _REGISTRY.register, _REGISTRY.device
 devices, absent = _REGISTRY.devices, _REGISTRY.absent
