@@ -207,3 +207,36 @@ def test_error_text(name: str, golden: Any) -> None:
     with pytest.raises(CompileError) as raised:
         ERRORS[name]()
     golden.check(f"limits/{name}.txt", f"{raised.value}\n")
+
+
+def _one_too_many(limits: Limits) -> dict[str, Callable[[], object]]:
+    """A call a limit that asks for one more than the target has."""
+    x, _, z = limits.max_workgroup_dims
+    registers = max_registers(limits, limits.max_workgroup_size)
+    calls: dict[str, Callable[[], object]] = {
+        "workgroup": lambda: check_workgroup(limits, (limits.max_workgroup_size + 1,)),
+        "grid": lambda: check_grid(limits, (1, limits.max_grid_dims[1] + 1), folded=False),
+        "shared": lambda: check_shared(limits, limits.shared_bytes_optin + 1),
+        "private": lambda: check_private(limits, limits.private_bytes + 1),
+        "alignment": lambda: check_alignment(limits, "`tile`", limits.shared_alignment + 1),
+        "subgroup": lambda: check_subgroup(limits, 48),
+        "cluster": lambda: check_cluster(limits, 17),
+    }
+    if z < x:
+        calls["dimension"] = lambda: check_workgroup(limits, (1, 1, z + 1))
+    if registers is not None:
+        calls["registers"] = lambda: check_registers(
+            limits, registers + 1, limits.max_workgroup_size
+        )
+    return calls
+
+
+def test_the_errors_of_every_limit_of_every_target(golden: Any) -> None:
+    lines: list[str] = []
+    for name, limits in EVERY.items():
+        lines.append(f"## {name}")
+        for limit, call in _one_too_many(limits).items():
+            with pytest.raises(CompileError) as raised:
+                call()
+            lines += [f"{limit}:", str(raised.value)]
+    golden.check("limits/every_target.txt", "\n".join(lines) + "\n")
