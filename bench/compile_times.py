@@ -63,7 +63,7 @@ def measured(statements: int, seed: int, folder: Path) -> dict[str, Any]:
 
     traced = stage("trace", lambda: compiler.record(kernel, kernel.annotated()))
     prepared = stage("prepare", lambda: compiler.prepare(traced.module))
-    made = stage("lower", lambda: compiler.lower(prepared, "cpu"))
+    made = stage("lower", lambda: compiler.lower(prepared, "cpu", (256, 1, 1)))
     return {
         "kind": "compile",
         "ops": sum(1 for _ in walk(prepared.body)),

@@ -114,9 +114,9 @@ class Registry:
 
 _REGISTRY = Registry()
 _REGISTRY.register("cpu", lambda: (CpuDriver(),))
-_REGISTRY.register("cuda", lambda: cuda.probe())
-_REGISTRY.register("opencl", lambda: opencl.probe())
-_REGISTRY.register("vulkan", lambda: vulkan.probe())
+_REGISTRY.register("cuda", lambda: cuda.probe())  # noqa: PLW0108 (`cuda.probe` would load it)
+_REGISTRY.register("opencl", lambda: opencl.probe())  # noqa: PLW0108
+_REGISTRY.register("vulkan", lambda: vulkan.probe())  # noqa: PLW0108
 operands.look_up_with(_REGISTRY.device)
 register, device = _REGISTRY.register, _REGISTRY.device
 devices, absent = _REGISTRY.devices, _REGISTRY.absent
