@@ -10,7 +10,7 @@ import math
 import mmap
 import os
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -47,14 +47,19 @@ class Contents:
     tensors: Mapping[str, _Array]
 
 
-def write(file: BinaryIO, meta: Mapping[str, Any], tensors: Mapping[str, _Array]) -> int:
-    """Write a checkpoint; gives its size in bytes."""
+def write(
+    file: BinaryIO,
+    meta: Mapping[str, Any],
+    tensors: Mapping[str, _Array],
+    tell: Callable[[int], object] = lambda _: None,
+) -> int:
+    """Write a checkpoint; gives its size. `tell` gets the bytes of each piece written."""
     arrays = {n: np.ascontiguousarray(a).reshape(a.shape) for n, a in tensors.items()}
     pieces = _pieces(sum(a.nbytes for a in arrays.values()))
     table = np.zeros(pieces + 2, np.uint32)
     header = _header(meta, {**arrays, TABLE: table})
     file.write(header)
-    sums = list(_write_data(file, arrays.values()))
+    sums = list(_write_data(file, arrays.values(), tell))
     table[:pieces] = sums
     table[pieces] = crc32c(header)
     table[pieces + 1] = crc32c(table[: pieces + 1].tobytes())
@@ -109,15 +114,18 @@ def _header(meta: Mapping[str, Any], arrays: Mapping[str, _Array]) -> bytes:
     return _LENGTH.pack(len(text)) + text
 
 
-def _write_data(file: BinaryIO, arrays: Any) -> Iterator[int]:
+def _write_data(
+    file: BinaryIO, arrays: Iterable[_Array], tell: Callable[[int], object]
+) -> Iterator[int]:
     """Write arrays one after the other; yield the checksum of each piece of them."""
     total, room = 0, PIECE_BYTES
     started = False
     for array in arrays:
-        data = memoryview(array.reshape(-1).view(np.uint8)) if array.nbytes else memoryview(b"")
-        file.write(data)
+        data = array.reshape(-1).view(np.uint8).data if array.nbytes else memoryview(b"")
         while len(data):
             part, data = data[:room], data[room:]
+            file.write(part)
+            tell(len(part))
             total, room, started = crc32c(part, total), room - len(part), True
             if not room:
                 yield total

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import secrets
+import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -31,6 +33,7 @@ from hetir.passes.simplify import simplify
 
 MOST_GROUPS = 1 << 28
 _STATE_BYTES = 256 << 20
+_SHOWN_BYTES = 64 << 20
 _LEAST_CAPACITY, _MOST_CAPACITY = 16, 8192
 _EMPTY = State(MappingProxyType({}), MappingProxyType({}))
 
@@ -121,6 +124,14 @@ class CheckpointLaunch:
         self._quiesce(timeout)
         self._save(Path(path))
 
+    def save(self, path: str | Path, timeout: float | None = None) -> None:
+        """Stop, save and go on, as `checkpoint` but for the last; for saving now and then."""
+        self._quiesce(timeout)
+        self._save(Path(path))
+        if not self._snapshot.done:
+            self._over = False
+            self._go_on()
+
     def migrate(self, device: str | runtime.Device, timeout: float | None = None) -> None:
         """Stop, and go on with the rest of the work on another device, through memory.
 
@@ -160,7 +171,8 @@ class CheckpointLaunch:
     def _save(self, path: Path) -> None:
         meta, tensors = self._snapshot.to_file()
         try:
-            publish(path, lambda out: file.write(out, meta, tensors))
+            with _progress(path, sum(t.nbytes for t in tensors.values())) as tell:
+                publish(path, lambda out: file.write(out, meta, tensors, tell))
         except BaseException:
             if not self._snapshot.done:
                 self._stop = None
@@ -235,6 +247,24 @@ class _Run:
         return replace(
             before, status=status, state=state, epoch=before.epoch + 1, producer=producer
         )
+
+
+@contextmanager
+def _progress(path: Path, size: int) -> Generator[Callable[[int], object]]:
+    """A bar on a terminal while a large file is written; gives the function that moves it."""
+    if size < _SHOWN_BYTES or not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
+
+    columns = ("[progress.description]{task.description}", BarColumn())
+    shown = Progress(
+        *columns, DownloadColumn(), TransferSpeedColumn(), console=Console(stderr=True)
+    )
+    with shown:
+        task = shown.add_task(f"saving {path.name}", total=size)
+        yield lambda written: shown.advance(task, written)
 
 
 def capacity(job: Job, tickets: int) -> int:

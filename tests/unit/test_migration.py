@@ -42,3 +42,13 @@ def test_the_whole_matrix(tmp_path):
         results = {r for cell in row.values() for r in cell["result"]}
         assert "DIFFERENT" not in results
         assert "equal" in results
+
+
+def test_the_example_of_a_killed_job():
+    command = [sys.executable, "examples/migrate.py", "--device", "ptx-emulator"]
+    ended = subprocess.run(
+        [*command, "--paths", "150", "--groups", "4"],
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=600,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stdout[-2000:] + ended.stderr[-2000:]
+    assert "the bits are equal" in ended.stdout
