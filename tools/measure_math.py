@@ -3,7 +3,9 @@
 `python tools/measure_math.py --all exp log` runs every f32 argument of those functions;
 without `--all` every 61st bit pattern, with the specials. Results are kept in
 tools/math_errors.json, from which the page is written; `--render` only writes it. With
-`--state FILE` a run that was stopped goes on where it was, function and chunk.
+`--state FILE` a run that was stopped goes on where it was, function and chunk. `--bits` compares
+the bits of every function on every device that is here with the CPU's instead, and keeps how many
+differ in tools/math_bits.json.
 
 A double reference finds the worst f32 argument (NumPy's own double function where there is
 one, else ours, which mpmath has checked); its error is then computed by mpmath to 40 digits.
@@ -31,9 +33,11 @@ import numpy as np
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
+import hetir  # noqa: E402
 from tests.unit import math_cases as cases  # noqa: E402
 
 RESULTS = ROOT / "tools" / "math_errors.json"
+BITS = ROOT / "tools" / "math_bits.json"
 PAGE = ROOT / "docs" / "math.md"
 CHUNK = 1 << 19
 STRIDE = 61
@@ -224,6 +228,48 @@ def pairs(name: str, dtype: np.dtype, count: int, seed: int) -> tuple[np.ndarray
     return first, second
 
 
+def count_unlike(name: str, dtype: str, device: str, many: int) -> dict[str, object]:
+    """How many of a million arguments and more give other bits on a device than on the CPU."""
+    case, kind = {**cases.CASES, **cases.BINARY}[name], np.dtype(dtype)
+    strata = len((case.wide if kind.itemsize == 8 else ()) or case.ranges) + 2
+    count = -(-many // strata)
+    x = [cases.samples(case, kind, count, seed) for seed in range(1 + (name in cases.BINARY))]
+    ours, theirs = cases.compute(name, *x), cases.compute(name, *x, device=device)
+    bits = f"u{kind.itemsize}"
+    unlike = (ours.view(bits) != theirs.view(bits)) & ~(np.isnan(ours) & np.isnan(theirs))
+    return {"arguments": x[0].size, "unlike": int(unlike.sum()), "date": today()}
+
+
+def compare_devices(names: list[str]) -> None:
+    """Compare every device with the CPU, and the evaluator too."""
+    titles = {d.name: d.portrait.title for d in hetir.devices() if d.name != "cpu"}
+    titles["emulator"] = "the reference evaluator"
+    for device, title in titles.items():
+        for name in names:
+            found = {
+                kind: count_unlike(name, dtype, device, 10**6)
+                for kind, dtype in (("f32", "f4"), ("f64", "f8"))
+            }
+            print(device, name, found, flush=True)
+            results = json.loads(BITS.read_text()) if BITS.exists() else {}
+            results.setdefault(title, {})[name] = found
+            BITS.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
+
+
+def same_bits() -> list[str]:
+    """The page's lines on devices."""
+    lines: list[str] = []
+    for title, rows in json.loads(BITS.read_text()).items() if BITS.exists() else ():
+        every = [one for row in rows.values() for one in row.values()]
+        unlike = sum(one["unlike"] for one in every)
+        least, last = min(one["arguments"] for one in every), max(one["date"] for one in every)
+        lines.append(
+            f"- {title}: {len(rows)} functions, {len(every)} with their types, {least:,} arguments "
+            f"each or more: {unlike} unlike the CPU's ({last})."
+        )
+    return lines
+
+
 def today() -> str:
     """The date of a measurement."""
     return datetime.datetime.now(datetime.UTC).date().isoformat()
@@ -241,7 +287,7 @@ def render(results: dict[str, dict[str, dict[str, object]]]) -> str:
                 f"| `{SHOWN.get(name, name)}` | {kind} | {found['ulp']:.3f} | {at} |"
                 f" {arguments(found)} | {found['date']} |"
             )
-    return "\n".join([*lines, BOTTOM])
+    return "\n".join([*lines, MIDDLE, *same_bits(), BOTTOM])
 
 
 def arguments(found: dict[str, object]) -> str:
@@ -317,7 +363,16 @@ has none, ours, which stands in the table too; the error shown is mpmath's, to 4
 
 | function | type | largest error, ULP | at | arguments | measured |
 |---|---|---|---|---|---|"""
+MIDDLE = """
+## The same bits
+The device's bits beside the CPU's, which are themselves compared with the evaluator's
+(`python tools/measure_math.py --bits`; a slow test demands the same):
+"""
 BOTTOM = """
+## Speed
+[Beside NumPy and torch](../bench/results/mathematics-2026-11-30.md), by
+`python -m bench.mathematics`.
+
 ## Random numbers
 `hl.philox(seed, counter)` gives four `u32` of Philox 4x32-10 (Salmon and others, SC 2011);
 tested with Random123's known answers. `seed` is 64 bits or two words, `counter` 64 bits or
@@ -344,9 +399,12 @@ def main() -> None:
     parser.add_argument("--types", default="f32,f64")
     parser.add_argument("--state", type=Path, help="where a run keeps how far it is")
     parser.add_argument("--render", action="store_true", help="only write the page")
+    parser.add_argument("--bits", action="store_true", help="compare devices with the CPU")
     options = parser.parse_args()
     np.seterr(all="ignore")
-    for name in [] if options.render else options.names:
+    if options.bits:
+        compare_devices(options.names)
+    for name in [] if options.render or options.bits else options.names:
         started = time.monotonic()
         for kind in options.types.split(","):
             keep(name, kind, measure(name, kind, 1 if options.all else STRIDE, options.state))
