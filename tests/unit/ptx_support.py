@@ -111,13 +111,18 @@ def run(
     return Run(buffer.tobytes(), artifact)
 
 
-def promised(kernel: Kernel, arguments: Sequence[Any], *, disjoint: bool) -> Assumptions:
-    """All that holds of a launch on small arrays; whether they are disjoint is the caller's."""
+def promised(
+    kernel: Kernel, arguments: Sequence[Any], *, disjoint: bool, copied: bool = False
+) -> Assumptions:
+    """All that holds of a launch on small arrays; whether they are disjoint is the caller's.
+
+    Of arrays that are `copied` to a device only the strides count.
+    """
     aligned: list[bool] = []
     for argument in arguments:
         array = np.asarray(argument)
         last = array.ndim and array.strides[-1] == array.itemsize
-        steps = [array.ctypes.data, *array.strides[: -1 if last else None]]
+        steps = [0 if copied else array.ctypes.data, *array.strides[: -1 if last else None]]
         is_array = isinstance(argument, np.ndarray)
         aligned.append(is_array and all(step % 16 == 0 for step in steps))
     assert len(kernel.params) == len(aligned)

@@ -21,7 +21,7 @@ from hetir.ir.text import parse_kernel
 from hetir.passes.simplify import simplify
 from hetir.target import Assumptions
 from hetir.testing import differences
-from tests.unit.ptx_support import CHIPS, assemble_together, needs_ptxas
+from tests.unit.ptx_support import CHIPS, assemble_together, needs_ptxas, promised
 
 NVDISASM = assembler.find("nvdisasm")
 LLVM_OF_GOLDEN = "22."
@@ -35,6 +35,28 @@ def test_bits_are_the_evaluators(name: str) -> None:
         case.run(device)
         assert case.error() <= case.tolerance
         results.append([np.array(v) for v in case.results.values()])
+    assert not differences(*results)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chip", [c for c in CHIPS if c != "sm_90"])
+@pytest.mark.parametrize("name", library.NAMES)
+def test_every_generations_code_has_the_evaluators_bits(name: str, chip: str) -> None:
+    expected, case = (library.case(name, size=library.SMALL[name]) for _ in range(2))
+    expected.run("emulator")
+    device = runtime.device("ptx-emulator")
+    for step in case.steps:
+        values = tuple(map(runtime.as_operand, step.arguments))
+        found = compiler.prepare(
+            compiler.record(step.kernel, step.kernel.specialise(values)).module
+        )
+        given = [step.arguments[int(p.source[0])] for p in found.params]
+        promises = promised(found, given, disjoint=True, copied=True)
+        workgroup = compiler.dims(step.workgroup)
+        artifact = compiler.lower(found, f"ptx:{chip}", workgroup, promises)
+        program = device.load(artifact, step.kernel.parameters)
+        program.launch(step.arguments, grid=step.grid, workgroup=step.workgroup).wait()
+    results = [[np.array(v) for v in c.results.values()] for c in (expected, case)]
     assert not differences(*results)
 
 
@@ -125,12 +147,12 @@ def test_golden_text(name: str, chip: str, golden: Any) -> None:
     message = name == "message"
     kernel = parse_kernel(MESSAGE) if message else library_kernel(name, SIGNATURES[name])
     # as the launch path compiles them, but for the size of the workgroup
-    promised = Assumptions(index_bits=32, disjoint=True, aligned=(True,) * len(kernel.params))
+    whole = Assumptions(index_bits=32, disjoint=True, aligned=(True,) * len(kernel.params))
     made = compile_kernel(
         kernel,
         target=f"ptx:{chip}",
         binary=not message,
-        assumptions=Assumptions() if message else promised,
+        assumptions=Assumptions() if message else whole,
     )
     golden.check(f"ptx/{name}.{chip}.ptx", made.text)
     if assembler.find("ptxas") and not message:
