@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from hetir.residency import Occupancy, OccupancyInputError, occupancy
+from hetir.lazy import lazy
 from hetir.source import Loc
+
+if TYPE_CHECKING:
+    from hetir import residency
+else:
+    residency = lazy("hetir.residency")  # a launch counts nothing
 
 BLOCK_BY_VALUE_BYTES = 496
 """OpenCL kernels take a larger argument block in a buffer of its own.
@@ -116,7 +122,7 @@ class Artifact:
         *,
         workgroup: int | tuple[int, ...] | None = None,
         **figures: int | None,
-    ) -> Occupancy:
+    ) -> residency.Occupancy:
         """How many workgroups are resident on one unit of the target, and what limits them.
 
         Args:
@@ -130,7 +136,7 @@ class Artifact:
         """
         size = self.workgroup if workgroup is None else workgroup
         if size is None:
-            raise OccupancyInputError(
+            raise residency.OccupancyInputError(
                 f"`{self.kernel}` was compiled for any workgroup",
                 hint="give `workgroup=`, here or to `hetir.compile`",
             )
@@ -139,9 +145,9 @@ class Artifact:
         known = 0 if self.target.startswith("cpu") else self.resources.registers
         registers = given.get("registers", known)
         if registers is None:
-            raise OccupancyInputError(
+            raise residency.OccupancyInputError(
                 f"the registers of `{self.kernel}` for `{self.target}` are not known",
                 hint="give `registers=` with your estimate",
             )
         used = {"shared_bytes": self.resources.shared_bytes} | given | {"registers": registers}
-        return occupancy(target or self.target, size, **used)
+        return residency.occupancy(target or self.target, size, **used)

@@ -23,26 +23,24 @@ from hetir.ir.ops import ALLOC, GLOBAL_ID, NUM_GROUPS
 from hetir.ir.text import parse_kernel, print_kernel
 from hetir.ir.types import ArrayType
 from hetir.lazy import lazy
-from hetir.passes import pressure
 from hetir.passes.check_barriers import check_barriers
-from hetir.passes.expand_arrays import expand_arrays
 from hetir.passes.inline import inline
 from hetir.passes.layout import layout_of
 from hetir.passes.reproducible import reproducible
-from hetir.passes.simplify import simplify
 from hetir.records import signed
-from hetir.residency import suggest_workgroup
 from hetir.target import Assumptions
 from hetir.version import CODE_VERSION
 
 if TYPE_CHECKING:
-    from hetir import emulator
+    from hetir import emulator, residency
     from hetir.backends import ascend, cpu, ptx, spirv
     from hetir.backends.cpu import stack as cpu_stack
     from hetir.emulator import ascend as shim
     from hetir.emulator import ptx as emulated_ptx
     from hetir.emulator.ascend import device as shim_device
-    from hetir.passes import harness
+    from hetir.passes import expand_arrays as expansion
+    from hetir.passes import harness, pressure
+    from hetir.passes import simplify as simplifier
     from hetir.runtime.drivers import ascend_shim
 else:
     # a launch of cached code on one device needs none of these
@@ -50,7 +48,9 @@ else:
     cpu, ptx, spirv = (lazy(f"hetir.backends.{name}") for name in ("cpu", "ptx", "spirv"))
     ascend = lazy("hetir.backends.ascend")
     cpu_stack = lazy("hetir.backends.cpu.stack")
-    harness = lazy("hetir.passes.harness")
+    expansion, harness = lazy("hetir.passes.expand_arrays"), lazy("hetir.passes.harness")
+    pressure, simplifier = lazy("hetir.passes.pressure"), lazy("hetir.passes.simplify")
+    residency = lazy("hetir.residency")
     shim, shim_device = lazy("hetir.emulator.ascend"), lazy("hetir.emulator.ascend.device")
     ascend_shim = lazy("hetir.runtime.drivers.ascend_shim")
 
@@ -261,9 +261,9 @@ def lower(
     family = target.partition(":")[0]
     check_limits(kernel, target, workgroup)
     if family == "hetir":
-        simple = simplify(kernel)
+        simple = simplifier.simplify(kernel)
         made = describe(kernel, print_kernel(canonicalise(simple)), workgroup)
-        guess = pressure.registers(expand_arrays(simple))
+        guess = pressure.registers(expansion.expand_arrays(simple))
         counted = replace(made.resources, registers=guess, source=pressure.SOURCE)
         return replace(made, resources=counted)
     if family not in _BACKENDS:
@@ -275,7 +275,7 @@ def lower(
     options = {"assumptions": promised} if uses(target) else {}
 
     def make() -> bytes:
-        simple = simplify(kernel)
+        simple = simplifier.simplify(kernel)
         made = backend.compile_kernel(simple, target=target, workgroup=workgroup, **options)
         return runtime.encode(replace(finish(made, kernel), key=key))
 
@@ -397,12 +397,12 @@ def suggest(
 
     Without `extents` the grid is fixed, and only what is resident counts.
     """
-    words = pressure.registers(expand_arrays(simplify(kernel)), allowed)
+    words = pressure.registers(expansion.expand_arrays(simplifier.simplify(kernel)), allowed)
     over = extents or (1 << 30,)
     while len(over) > 1 and over[-1] == 1:
         over = over[:-1]
     return dims(
-        suggest_workgroup(
+        residency.suggest_workgroup(
             allowed,
             over,
             registers=words,

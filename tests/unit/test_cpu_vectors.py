@@ -281,3 +281,51 @@ def test_subgroups_that_have_all_their_items(kind, width, items):
         got = [np.copy(a) for a in given]
         testing.on_cpu(optimise=level, lanes=lanes)(kernel, got, (2, 1, 1), (items, 1, 1))
         assert not testing.differences(want, got), (lanes, level)
+
+
+PRIVATE_UNDER_A_MASK = """kernel k(
+  %x: array<i32[?], global> from 0, %y: array<i32[?, ?], global> from 1, %s: i64 from 2
+) {
+  %i: i64 = local_id axis=0
+  %p: array<i32[4], private> = alloc
+  %0: i64 = const 0
+  %1: i64 = const 1
+  %4: i64 = const 4
+  %five: i32 = const 5
+  %none: i32 = const 0
+  for %0, %4, %1 (%k: i64) {
+    store %p, %k, %five
+    yield
+  }
+  %v: i32 = load %x, %i
+  %wide: i64 = cast %v
+  %on: bool = gt %v, %none
+  if %on {
+    store %p, %s, %v
+    yield
+  } else {
+    yield
+  }
+  %a: i32 = load %p, %s
+  store %y, %0, %i, %a
+  if %on {
+    store %p, %wide, %five
+    yield
+  } else {
+    yield
+  }
+  %b: i32 = load %p, %s
+  store %y, %1, %i, %b
+  return
+}
+"""
+
+
+@pytest.mark.parametrize("lanes", [0, 4, 8, None])
+def test_private_arrays_under_a_mask(lanes):
+    x = np.array([0, 2, 3, 0, 1, 3, 2, 0, 0, 1, 2, 3] * 3, np.int32)
+    y = np.zeros((2, x.size), np.int32)
+    run_text(PRIVATE_UNDER_A_MASK, [x, y, np.int64(2)], (x.size, 1, 1), lanes)
+    first = np.where(x > 0, x, 5)
+    assert y[0].tolist() == first.tolist()
+    assert y[1].tolist() == np.where(x == 2, 5, first).tolist()
