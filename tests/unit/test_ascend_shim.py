@@ -263,14 +263,14 @@ SOURCE = unit(RIGHT)
 
 
 def tree_sum(values):
-    """Adjacent pairs of each 64, then of the results."""
+    """Adjacent pairs of each 64, then the results from the first to the last."""
     parts = [list(values[i : i + 64]) for i in range(0, len(values), 64)]
-    while True:
-        while len(parts[0]) > 1:
-            parts = [[a + b for a, b in zip(p[::2], p[1::2], strict=True)] for p in parts]
-        if len(parts) == 1:
-            return parts[0][0]
-        parts = [[part[0] for part in parts]]
+    while len(parts[0]) > 1:
+        parts = [[a + b for a, b in zip(p[::2], p[1::2], strict=True)] for p in parts]
+    total = parts[0][0]
+    for part in parts[1:]:
+        total = total + part[0]
+    return total
 
 
 def expected(name, blocks):  # noqa: C901 - one case a program

@@ -1,4 +1,4 @@
-// TPipe and its queues: the budget of the Unified Buffer, whose turn a buffer is, and event numbers.
+// TPipe and its queues: the budget of the Unified Buffer, whose turn a buffer is, and events.
 #include "state.h"
 
 namespace hetir_shim {
@@ -48,7 +48,8 @@ void pipe_end() {
     current->pipe_open = false;
     for (const QueueBuffer &buffer : current->buffers)
         if (buffer.state != BufferState::idle)
-            refuse("queue", buffer.line, "this AllocTensor has no FreeTensor at the end of the kernel");
+            refuse("queue", buffer.line,
+                   "this AllocTensor has no FreeTensor at the end of the kernel");
     pipe_reset(0);
 }
 

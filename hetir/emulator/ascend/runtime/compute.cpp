@@ -283,9 +283,7 @@ template <typename T> void elementwise(const Instruction &in, const std::vector<
     for (const Lane &lane : lanes) {
         const T x = read_as<T>(a + lane.a);
         const T y = two ? read_as<T>(b + lane.b) : has_scalar ? scalar : x;
-        write_as<T>(dst + lane.dst, in.op == Op::axpy
-                                        ? arithmetic<T>(in.op, x, scalar, read_as<T>(dst + lane.dst))
-                                        : arithmetic<T>(in.op, x, y, read_as<T>(dst + lane.dst)));
+        write_as<T>(dst + lane.dst, arithmetic<T>(in.op, x, y, read_as<T>(dst + lane.dst)));
     }
 }
 
@@ -346,7 +344,9 @@ template <typename T> T joined(Op op, T a, T b) {
     }
 }
 
-// The lanes of a repeat by adjacent pairs, then the results of the repeats the same way.
+// The lanes of a repeat by adjacent pairs. The results of the repeats then: on 2201 a sum goes from
+// the first to the last; on 3510 the repeats of a short sum are first added lane by lane; all else
+// goes by pairs again.
 template <typename T> void reduced(const Instruction &in) {
     const uint8_t *a = current->local.data() + in.a.address;
     uint8_t *dst = current->local.data() + in.dst.address;
@@ -355,6 +355,22 @@ template <typename T> void reduced(const Instruction &in) {
     const std::vector<T> inputs = values;
     const auto join = [&](T x, T y) { return joined<T>(in.op, x, y); };
     constexpr size_t lanes = 256 / sizeof(T);
+    const size_t bytes = values.size() * sizeof(T);
+    const bool sums = in.op == Op::reduce_sum;
+    if (sums && job.arch == 3510 && (sizeof(T) == 8 || (bytes >= 256 && bytes <= 1024))) {
+        for (size_t i = lanes; i < values.size(); ++i)
+            values[i % lanes] = join(values[i % lanes], values[i]);
+        values.resize(std::min(values.size(), lanes));
+    }
+    if (sums && job.arch == 2201) {
+        T total{};
+        for (size_t i = 0; i < values.size(); i += lanes) {
+            const auto end = values.begin() + long(std::min(i + lanes, values.size()));
+            const T part = tree(std::vector<T>(values.begin() + long(i), end), join);
+            total = i == 0 ? part : join(total, part);
+        }
+        values = {total};
+    }
     while (values.size() > 1) {
         std::vector<T> next;
         for (size_t i = 0; i < values.size(); i += lanes)
@@ -494,6 +510,17 @@ uint64_t written(const Instruction &in, const std::vector<Lane> &lanes) {
     }
 }
 
+// A result for each repeat need not begin a block, a value with its index takes two elements.
+uint32_t result_alignment(const Instruction &in) {
+    const uint32_t size = size_of(in.dst.type);
+    switch (in.op) {
+        case Op::whole_sum: case Op::reduce_sum: return size;
+        case Op::whole_max: case Op::whole_min: return in.kind == 2 ? size : 2 * size;
+        case Op::reduce_max: case Op::reduce_min: return in.kind ? 2 * size : size;
+        default: return block_bytes;
+    }
+}
+
 void check_shape(const Instruction &in) {
     const uint32_t size = std::max(size_of(in.dst.type), size_of(in.a.type));
     if (in.repeat.on) {
@@ -532,6 +559,21 @@ void check_overlap(const Instruction &in, const View &src, uint64_t src_bytes, u
         refuse("overlap", in.line, "%s: dst and %s overlap in part", in.name, operand);
 }
 
+// What a reduction needs of its sharedTmpBuffer, by the reference's formulas.
+uint64_t scratch_bytes(const Instruction &in) {
+    const uint64_t size = size_of(in.a.type), block = 32 / size, repeat = 256 / size;
+    const auto whole_blocks = [&](uint64_t n) { return (n + block - 1) / block * block; };
+    const uint64_t first = std::max<uint64_t>(1, (in.count + repeat - 1) / repeat);
+    if (job.arch == 3510) return 0;
+    if (in.op == Op::reduce_sum) return job.arch == 2201 ? 0 : whole_blocks(first) * size;
+    uint64_t made = first * 2, needed = whole_blocks(made);
+    while (in.kind && made > 2) {
+        made = (made + repeat - 1) / repeat * 2;
+        needed += whole_blocks(made);
+    }
+    return needed * size;
+}
+
 constexpr uint32_t select_scratch = 8192;
 
 void check_select(const Instruction &in) {
@@ -562,7 +604,8 @@ void issue(const Instruction &given) {
                                    : extent(lanes, &Lane::a, size_of(in.a.type));
     Accesses accesses;
     const bool reads_a = in.op != Op::duplicate && in.op != Op::create_index;
-    check_view(in.dst, in.op == Op::scatter ? 0 : dst_bytes, in.name, "dst", in.line);
+    check_view(in.dst, in.op == Op::scatter ? 0 : dst_bytes, in.name, "dst", in.line,
+               result_alignment(in));
     if (reads_a) {
         check_view(in.a, a_bytes, in.name, "src0", in.line);
         check_overlap(in, in.a, a_bytes, dst_bytes, "src0");
@@ -588,7 +631,7 @@ void issue(const Instruction &given) {
     if (in.op == Op::mul_add_dst || in.op == Op::fused_mul_add || in.op == Op::axpy)
         accesses.local_reads.push_back({in.dst.address, dst_bytes});
     if (in.op == Op::reduce_sum || in.op == Op::reduce_max || in.op == Op::reduce_min) {
-        check_view(in.b, 32, in.name, "sharedTmpBuffer", in.line);
+        check_view(in.b, scratch_bytes(in), in.name, "sharedTmpBuffer", in.line);
         accesses.local_writes.push_back({in.b.address, in.b.bytes});
     }
     accesses.local_writes.push_back({in.dst.address, dst_bytes});

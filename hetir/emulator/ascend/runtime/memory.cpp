@@ -54,10 +54,10 @@ void check_global(uint64_t address, uint64_t bytes, uint64_t limit, bool writes,
 }
 
 void check_view(const View &view, uint64_t bytes, const char *name, const char *operand,
-                int line) {
-    if (view.address % block_bytes != 0)
+                int line, uint32_t alignment) {
+    if (view.address % alignment != 0)
         refuse("alignment", line, "%s of %s starts at byte %u of the Unified Buffer: not a "
-               "multiple of 32", operand, name, view.address);
+               "multiple of %u", operand, name, view.address, alignment);
     if (bytes > view.bytes)
         refuse("bounds", line, "%s touches %llu bytes of %s, whose tensor has %u", name,
                static_cast<unsigned long long>(bytes), operand, view.bytes);
@@ -141,8 +141,8 @@ void cache_clean(uint64_t address, bool whole, int line) {
 void check_cache_clean() {
     for (const auto &entry : current->cache)
         if (entry.second.dirty)
-            refuse("cache", entry.second.line, "this SetValue is still in the scalar cache when the "
-                   "kernel ends: no DataCacheCleanAndInvalid writes it back");
+            refuse("cache", entry.second.line, "this SetValue is still in the scalar cache when "
+                   "the kernel ends: no DataCacheCleanAndInvalid writes it back");
 }
 
 }  // namespace hetir_shim

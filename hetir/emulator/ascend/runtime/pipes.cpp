@@ -234,9 +234,10 @@ uint32_t advance(Pipe pipe, int line) {
 
 void touch_local(Pipe pipe, const Range &range, bool writes, int line) {
     if (range.bytes == 0) return;
-    if (current->words.empty()) current->words.resize(local_bytes / 4);
+    if (!current->words)
+        current->words.reset(static_cast<Word *>(calloc(local_bytes / 4 + 1, sizeof(Word))));
     for (uint64_t word = range.address / 4; word <= (range.address + range.bytes - 1) / 4; ++word)
-        touch(current->words[word], pipe, writes, line, local_name);
+        touch(current->words.get()[word], pipe, writes, line, local_name);
 }
 
 void touch_global(Pipe pipe, const Range &range, bool writes, int line) {
@@ -249,7 +250,7 @@ void touch_global(Pipe pipe, const Range &range, bool writes, int line) {
     for (uint64_t i = first; i <= last; ++i) {
         const uint64_t key = (base / 4096 * 4096 * 4) + i;  // pages of no two regions meet
         auto &page = current->global_words[key / 1024];
-        if (!page) page = std::make_unique<std::array<Word, 1024>>();
+        if (!page) page.reset(new std::array<Word, 1024>());
         touch((*page)[key % 1024], pipe, writes, line,
               region ? region->name.c_str() : "global memory");
     }

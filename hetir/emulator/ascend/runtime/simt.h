@@ -14,7 +14,8 @@ namespace hetir_shim {
 
 constexpr uint64_t line_flag = 1ull << 63;  // a place is a line, or an address in the code
 
-// What has happened before: of other threads up to a clock, of blocks up to an epoch (its barriers).
+// What has happened before: of other threads up to a clock, of blocks up to an epoch (a count of
+// its barriers).
 struct Knowledge {
     std::map<uint64_t, uint32_t> threads;
     std::map<int64_t, uint32_t> epochs;

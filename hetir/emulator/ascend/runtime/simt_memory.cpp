@@ -21,8 +21,8 @@ bool before(const Access &access) {
 
 void conflict(const Access &other, bool other_writes, bool writes, bool shared, uint64_t place) {
     simt.other_place = other.place;
-    refuse_at("hazard", place, "thread %u of block %lld %s %s memory that thread %llu of block %lld "
-              "%s, and no barrier or fence orders them", simt.thread->index,
+    refuse_at("hazard", place, "thread %u of block %lld %s %s memory that thread %llu of block "
+              "%lld %s, and no barrier or fence orders them", simt.thread->index,
               (long long)simt.block->index, writes ? "writes" : "reads",
               shared ? "shared" : "global",
               (unsigned long long)(other.thread % simt.threads), (long long)other.block,
@@ -101,8 +101,9 @@ uint64_t updated(Atomic operation, Type type, uint64_t old, uint64_t value, uint
         case Atomic::inc: return old >= value ? 0 : old + 1;
         case Atomic::dec: return old == 0 || old > value ? value : old - 1;
         case Atomic::cas:
-            if (type == Type::f32) return of_bits<float>(old) == of_bits<float>(compare) ? value : old;
-            return old == compare ? value : old;
+            if (type == Type::f32 ? of_bits<float>(old) == of_bits<float>(compare) : old == compare)
+                return value;
+            return old;
         case Atomic::bit_and: return old & value;
         case Atomic::bit_or: return old | value;
         default: return old ^ value;

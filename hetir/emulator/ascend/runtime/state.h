@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstdlib>
 #include <deque>
 #include <functional>
 #include <map>
@@ -50,9 +51,9 @@ using Clock = std::array<uint32_t, pipe_count>;
 
 // One word of memory: who wrote it last and who read it since, by position in each pipe.
 struct Word {
-    uint8_t writer = 0;
-    uint32_t write = 0;
-    std::array<uint32_t, pipe_count> reads{};
+    uint8_t writer;
+    uint32_t write;
+    std::array<uint32_t, pipe_count> reads;
 };
 
 enum class Kind { instruction, set, wait, barrier, cross };
@@ -102,7 +103,7 @@ struct Core {
     int index = 0;
     std::unique_ptr<Fibre> fibre;
     std::vector<uint8_t> local;
-    std::vector<Word> words;
+    std::unique_ptr<Word, void (*)(void *)> words{nullptr, free};  // zero pages until used
     std::unordered_map<uint64_t, std::unique_ptr<std::array<Word, 1024>>> global_words;
     std::array<std::deque<Pending>, pipe_count> pipes;
     std::array<Clock, pipe_count> known{};
@@ -154,7 +155,8 @@ void check_global(uint64_t address, uint64_t bytes, uint64_t limit, bool writes,
                   const char *name);
 void check_cache_clean();
 uint32_t size_of(Type type);
-void check_view(const View &view, uint64_t bytes, const char *name, const char *operand, int line);
+void check_view(const View &view, uint64_t bytes, const char *name, const char *operand, int line,
+                uint32_t alignment = block_bytes);
 
 // compute.cpp
 void compute(const Instruction &instruction);

@@ -38,6 +38,7 @@ enum class ReduceOrder {
     ORDER_VALUE_INDEX, ORDER_INDEX_VALUE, ORDER_ONLY_VALUE, ORDER_ONLY_INDEX
 };
 enum class SaturationMode : uint8_t { FLOAT, CAST };
+enum class ReduceType { SUM, MAX, MIN };
 enum class MemDsbT { ALL, DDR, UB, SEQ };
 
 struct DataCopyParams {

@@ -8,6 +8,8 @@ namespace hetir_shim {
 
 constexpr int default_ulps = 2;
 
+inline double power_of_ten(double x) { return std::pow(10.0, x); }
+
 inline Float simt_result(double value, uint64_t operands, int ulps, bool flushes) {
     const float rough = simt_inexact(value, operands, ulps);
     return Float(flushes ? Float::flushed(rough) : rough);
@@ -15,110 +17,46 @@ inline Float simt_result(double value, uint64_t operands, int ulps, bool flushes
 
 }  // namespace hetir_shim
 
-inline hetir_shim::Float expf(hetir_shim::Float x) {
-    return hetir_shim::simt_result(std::exp(double(hetir_shim::Float::flushed(x.value))), hetir_shim::to_bits(x),
-                                   hetir_shim::default_ulps, true);
-}
-inline hetir_shim::Float exp2f(hetir_shim::Float x) {
-    return hetir_shim::simt_result(std::exp2(double(hetir_shim::Float::flushed(x.value))), hetir_shim::to_bits(x),
-                                   hetir_shim::default_ulps, true);
-}
-inline hetir_shim::Float exp10f(hetir_shim::Float x) {
-    return hetir_shim::simt_result(std::pow(10.0, double(hetir_shim::Float::flushed(x.value))), hetir_shim::to_bits(x),
-                                   hetir_shim::default_ulps, true);
-}
-inline hetir_shim::Float expm1f(hetir_shim::Float x) {
-    return hetir_shim::simt_result(std::expm1(double(hetir_shim::Float::flushed(x.value))), hetir_shim::to_bits(x),
-                                   hetir_shim::default_ulps, true);
-}
-inline hetir_shim::Float logf(hetir_shim::Float x) {
-    return hetir_shim::simt_result(std::log(double(x.value)), hetir_shim::to_bits(x),
-                                   hetir_shim::default_ulps, false);
-}
-inline hetir_shim::Float log2f(hetir_shim::Float x) {
-    return hetir_shim::simt_result(std::log2(double(x.value)), hetir_shim::to_bits(x),
-                                   hetir_shim::default_ulps, false);
-}
-inline hetir_shim::Float log10f(hetir_shim::Float x) {
-    return hetir_shim::simt_result(std::log10(double(x.value)), hetir_shim::to_bits(x),
-                                   hetir_shim::default_ulps, false);
-}
-inline hetir_shim::Float log1pf(hetir_shim::Float x) {
-    return hetir_shim::simt_result(std::log1p(double(x.value)), hetir_shim::to_bits(x),
-                                   hetir_shim::default_ulps, false);
-}
-inline hetir_shim::Float sinf(hetir_shim::Float x) {
-    return hetir_shim::simt_result(std::sin(double(x.value)), hetir_shim::to_bits(x),
-                                   hetir_shim::default_ulps, false);
-}
-inline hetir_shim::Float cosf(hetir_shim::Float x) {
-    return hetir_shim::simt_result(std::cos(double(x.value)), hetir_shim::to_bits(x),
-                                   hetir_shim::default_ulps, false);
-}
-inline hetir_shim::Float tanf(hetir_shim::Float x) {
-    return hetir_shim::simt_result(std::tan(double(x.value)), hetir_shim::to_bits(x),
-                                   hetir_shim::default_ulps, false);
-}
-inline hetir_shim::Float asinf(hetir_shim::Float x) {
-    return hetir_shim::simt_result(std::asin(double(x.value)), hetir_shim::to_bits(x),
-                                   hetir_shim::default_ulps, false);
-}
-inline hetir_shim::Float acosf(hetir_shim::Float x) {
-    return hetir_shim::simt_result(std::acos(double(x.value)), hetir_shim::to_bits(x),
-                                   hetir_shim::default_ulps, false);
-}
-inline hetir_shim::Float atanf(hetir_shim::Float x) {
-    return hetir_shim::simt_result(std::atan(double(x.value)), hetir_shim::to_bits(x),
-                                   hetir_shim::default_ulps, false);
-}
-inline hetir_shim::Float sinhf(hetir_shim::Float x) {
-    return hetir_shim::simt_result(std::sinh(double(x.value)), hetir_shim::to_bits(x),
-                                   hetir_shim::default_ulps, false);
-}
-inline hetir_shim::Float coshf(hetir_shim::Float x) {
-    return hetir_shim::simt_result(std::cosh(double(x.value)), hetir_shim::to_bits(x),
-                                   hetir_shim::default_ulps, false);
-}
-inline hetir_shim::Float tanhf(hetir_shim::Float x) {
-    return hetir_shim::simt_result(std::tanh(double(x.value)), hetir_shim::to_bits(x),
-                                   hetir_shim::default_ulps, false);
-}
-inline hetir_shim::Float asinhf(hetir_shim::Float x) {
-    return hetir_shim::simt_result(std::asinh(double(x.value)), hetir_shim::to_bits(x),
-                                   hetir_shim::default_ulps, false);
-}
-inline hetir_shim::Float acoshf(hetir_shim::Float x) {
-    return hetir_shim::simt_result(std::acosh(double(x.value)), hetir_shim::to_bits(x),
-                                   hetir_shim::default_ulps, false);
-}
-inline hetir_shim::Float atanhf(hetir_shim::Float x) {
-    return hetir_shim::simt_result(std::atanh(double(x.value)), hetir_shim::to_bits(x),
-                                   hetir_shim::default_ulps, false);
-}
-inline hetir_shim::Float erff(hetir_shim::Float x) {
-    return hetir_shim::simt_result(std::erf(double(x.value)), hetir_shim::to_bits(x),
-                                   hetir_shim::default_ulps, false);
-}
-inline hetir_shim::Float erfcf(hetir_shim::Float x) {
-    return hetir_shim::simt_result(std::erfc(double(x.value)), hetir_shim::to_bits(x),
-                                   hetir_shim::default_ulps, false);
-}
-inline hetir_shim::Float cbrtf(hetir_shim::Float x) {
-    return hetir_shim::simt_result(std::cbrt(double(x.value)), hetir_shim::to_bits(x),
-                                   hetir_shim::default_ulps, false);
-}
-inline hetir_shim::Float sqrtf(hetir_shim::Float x) {
-    return hetir_shim::simt_result(std::sqrt(double(hetir_shim::Float::flushed(x.value))), hetir_shim::to_bits(x),
-                                   hetir_shim::default_ulps, true);
-}
-inline hetir_shim::Float tgammaf(hetir_shim::Float x) {
-    return hetir_shim::simt_result(std::tgamma(double(x.value)), hetir_shim::to_bits(x),
-                                   hetir_shim::default_ulps, false);
-}
-inline hetir_shim::Float lgammaf(hetir_shim::Float x) {
-    return hetir_shim::simt_result(std::lgamma(double(x.value)), hetir_shim::to_bits(x),
-                                   hetir_shim::default_ulps, false);
-}
+#define HETIR_SHIM_MATH(NAME, FUNCTION)                                                          \
+    inline hetir_shim::Float NAME(hetir_shim::Float x) {                                         \
+        return hetir_shim::simt_result(FUNCTION(double(x.value)), hetir_shim::to_bits(x),        \
+                                       hetir_shim::default_ulps, false);                         \
+    }
+// For these the reference says that subnormal operands and results become zero.
+#define HETIR_SHIM_FLUSHING(NAME, FUNCTION)                                                      \
+    inline hetir_shim::Float NAME(hetir_shim::Float x) {                                         \
+        return hetir_shim::simt_result(FUNCTION(double(hetir_shim::Float::flushed(x.value))),    \
+                                       hetir_shim::to_bits(x), hetir_shim::default_ulps, true);  \
+    }
+HETIR_SHIM_FLUSHING(expf, std::exp)
+HETIR_SHIM_FLUSHING(exp2f, std::exp2)
+HETIR_SHIM_FLUSHING(exp10f, hetir_shim::power_of_ten)
+HETIR_SHIM_FLUSHING(expm1f, std::expm1)
+HETIR_SHIM_MATH(logf, std::log)
+HETIR_SHIM_MATH(log2f, std::log2)
+HETIR_SHIM_MATH(log10f, std::log10)
+HETIR_SHIM_MATH(log1pf, std::log1p)
+HETIR_SHIM_MATH(sinf, std::sin)
+HETIR_SHIM_MATH(cosf, std::cos)
+HETIR_SHIM_MATH(tanf, std::tan)
+HETIR_SHIM_MATH(asinf, std::asin)
+HETIR_SHIM_MATH(acosf, std::acos)
+HETIR_SHIM_MATH(atanf, std::atan)
+HETIR_SHIM_MATH(sinhf, std::sinh)
+HETIR_SHIM_MATH(coshf, std::cosh)
+HETIR_SHIM_MATH(tanhf, std::tanh)
+HETIR_SHIM_MATH(asinhf, std::asinh)
+HETIR_SHIM_MATH(acoshf, std::acosh)
+HETIR_SHIM_MATH(atanhf, std::atanh)
+HETIR_SHIM_MATH(erff, std::erf)
+HETIR_SHIM_MATH(erfcf, std::erfc)
+HETIR_SHIM_MATH(cbrtf, std::cbrt)
+HETIR_SHIM_FLUSHING(sqrtf, std::sqrt)
+HETIR_SHIM_MATH(tgammaf, std::tgamma)
+HETIR_SHIM_MATH(lgammaf, std::lgamma)
+#undef HETIR_SHIM_MATH
+#undef HETIR_SHIM_FLUSHING
+
 inline hetir_shim::Float rsqrtf(hetir_shim::Float x) {
     return hetir_shim::simt_result(1 / std::sqrt(double(hetir_shim::Float::flushed(x.value))),
                                    hetir_shim::to_bits(x), hetir_shim::default_ulps, true);
@@ -159,44 +97,39 @@ inline hetir_shim::Float __int_as_float(int32_t x) {
 inline hetir_shim::Float __uint_as_float(uint32_t x) {
     return hetir_shim::of_bits<hetir_shim::Float>(x);
 }
-inline hetir_shim::Float fabsf(hetir_shim::Float x) { return std::fabs(x.value); }
-inline hetir_shim::Float floorf(hetir_shim::Float x) { return std::floor(x.value); }
-inline hetir_shim::Float ceilf(hetir_shim::Float x) { return std::ceil(x.value); }
-inline hetir_shim::Float truncf(hetir_shim::Float x) { return std::trunc(x.value); }
-inline hetir_shim::Float roundf(hetir_shim::Float x) { return std::round(x.value); }
-inline hetir_shim::Float rintf(hetir_shim::Float x) { return std::nearbyint(x.value); }
-inline hetir_shim::Float nearbyintf(hetir_shim::Float x) { return std::nearbyint(x.value); }
-inline hetir_shim::Float fmaxf(hetir_shim::Float x, hetir_shim::Float y) {
-    return std::fmax(x.value, y.value);
-}
-inline hetir_shim::Float fminf(hetir_shim::Float x, hetir_shim::Float y) {
-    return std::fmin(x.value, y.value);
-}
-inline hetir_shim::Float fmodf(hetir_shim::Float x, hetir_shim::Float y) {
-    return std::fmod(x.value, y.value);
-}
-inline hetir_shim::Float copysignf(hetir_shim::Float x, hetir_shim::Float y) {
-    return std::copysign(x.value, y.value);
-}
-inline hetir_shim::Float remainderf(hetir_shim::Float x, hetir_shim::Float y) {
-    return std::remainder(x.value, y.value);
-}
-inline hetir_shim::Float hypotf(hetir_shim::Float x, hetir_shim::Float y) {
-    return hetir_shim::simt_result(std::hypot(double(x.value), double(y.value)),
-                                   hetir_shim::to_bits(x) * 31 + hetir_shim::to_bits(y),
-                                   hetir_shim::default_ulps, false);
-}
-inline hetir_shim::Float nextafterf(hetir_shim::Float x, hetir_shim::Float y) {
-    return std::nextafter(x.value, y.value);
-}
-inline hetir_shim::Float fdimf(hetir_shim::Float x, hetir_shim::Float y) {
-    return std::fdim(x.value, y.value);
-}
-inline hetir_shim::Float atan2f(hetir_shim::Float x, hetir_shim::Float y) {
-    return hetir_shim::simt_result(std::atan2(double(x.value), double(y.value)),
-                                   hetir_shim::to_bits(x) * 31 + hetir_shim::to_bits(y),
-                                   hetir_shim::default_ulps, false);
-}
+#define HETIR_SHIM_EXACT(NAME, FUNCTION)                                                         \
+    inline hetir_shim::Float NAME(hetir_shim::Float x) { return FUNCTION(x.value); }
+HETIR_SHIM_EXACT(fabsf, std::fabs)
+HETIR_SHIM_EXACT(floorf, std::floor)
+HETIR_SHIM_EXACT(ceilf, std::ceil)
+HETIR_SHIM_EXACT(truncf, std::trunc)
+HETIR_SHIM_EXACT(roundf, std::round)
+HETIR_SHIM_EXACT(rintf, std::nearbyint)
+HETIR_SHIM_EXACT(nearbyintf, std::nearbyint)
+#undef HETIR_SHIM_EXACT
+
+#define HETIR_SHIM_EXACT(NAME, FUNCTION)                                                         \
+    inline hetir_shim::Float NAME(hetir_shim::Float x, hetir_shim::Float y) {                    \
+        return FUNCTION(x.value, y.value);                                                       \
+    }
+HETIR_SHIM_EXACT(fmaxf, std::fmax)
+HETIR_SHIM_EXACT(fminf, std::fmin)
+HETIR_SHIM_EXACT(fmodf, std::fmod)
+HETIR_SHIM_EXACT(copysignf, std::copysign)
+HETIR_SHIM_EXACT(remainderf, std::remainder)
+HETIR_SHIM_EXACT(nextafterf, std::nextafter)
+HETIR_SHIM_EXACT(fdimf, std::fdim)
+#undef HETIR_SHIM_EXACT
+
+#define HETIR_SHIM_ROUGH(NAME, FUNCTION)                                                         \
+    inline hetir_shim::Float NAME(hetir_shim::Float x, hetir_shim::Float y) {                    \
+        return hetir_shim::simt_result(FUNCTION(double(x.value), double(y.value)),               \
+                                       hetir_shim::to_bits(x) * 31 + hetir_shim::to_bits(y),     \
+                                       hetir_shim::default_ulps, false);                         \
+    }
+HETIR_SHIM_ROUGH(hypotf, std::hypot)
+HETIR_SHIM_ROUGH(atan2f, std::atan2)
+#undef HETIR_SHIM_ROUGH
 
 namespace hetir_shim {
 
@@ -249,141 +182,28 @@ inline int narrowing(Rounding rounding) {
 
 }  // namespace hetir_shim
 
-inline hetir_shim::Float __float2float_rn(hetir_shim::Float x) {
-    return hetir_shim::to_whole(x.value, hetir_shim::Rounding::rn);
-}
-inline int32_t __float2int_rn(hetir_shim::Float x) {
-    return hetir_shim::to_integer<int32_t>(x.value, hetir_shim::Rounding::rn);
-}
-inline hetir_shim::Float __int2float_rn(int32_t x) {
-    return hetir_shim::of_integer(x, hetir_shim::Rounding::rn);
-}
-inline uint32_t __float2uint_rn(hetir_shim::Float x) {
-    return hetir_shim::to_integer<uint32_t>(x.value, hetir_shim::Rounding::rn);
-}
-inline hetir_shim::Float __uint2float_rn(uint32_t x) {
-    return hetir_shim::of_integer(x, hetir_shim::Rounding::rn);
-}
-inline int64_t __float2ll_rn(hetir_shim::Float x) {
-    return hetir_shim::to_integer<int64_t>(x.value, hetir_shim::Rounding::rn);
-}
-inline hetir_shim::Float __ll2float_rn(int64_t x) {
-    return hetir_shim::of_integer(x, hetir_shim::Rounding::rn);
-}
-inline uint64_t __float2ull_rn(hetir_shim::Float x) {
-    return hetir_shim::to_integer<uint64_t>(x.value, hetir_shim::Rounding::rn);
-}
-inline hetir_shim::Float __ull2float_rn(uint64_t x) {
-    return hetir_shim::of_integer(x, hetir_shim::Rounding::rn);
-}
-inline hetir_shim::Float __float2float_rz(hetir_shim::Float x) {
-    return hetir_shim::to_whole(x.value, hetir_shim::Rounding::rz);
-}
-inline int32_t __float2int_rz(hetir_shim::Float x) {
-    return hetir_shim::to_integer<int32_t>(x.value, hetir_shim::Rounding::rz);
-}
-inline hetir_shim::Float __int2float_rz(int32_t x) {
-    return hetir_shim::of_integer(x, hetir_shim::Rounding::rz);
-}
-inline uint32_t __float2uint_rz(hetir_shim::Float x) {
-    return hetir_shim::to_integer<uint32_t>(x.value, hetir_shim::Rounding::rz);
-}
-inline hetir_shim::Float __uint2float_rz(uint32_t x) {
-    return hetir_shim::of_integer(x, hetir_shim::Rounding::rz);
-}
-inline int64_t __float2ll_rz(hetir_shim::Float x) {
-    return hetir_shim::to_integer<int64_t>(x.value, hetir_shim::Rounding::rz);
-}
-inline hetir_shim::Float __ll2float_rz(int64_t x) {
-    return hetir_shim::of_integer(x, hetir_shim::Rounding::rz);
-}
-inline uint64_t __float2ull_rz(hetir_shim::Float x) {
-    return hetir_shim::to_integer<uint64_t>(x.value, hetir_shim::Rounding::rz);
-}
-inline hetir_shim::Float __ull2float_rz(uint64_t x) {
-    return hetir_shim::of_integer(x, hetir_shim::Rounding::rz);
-}
-inline hetir_shim::Float __float2float_rd(hetir_shim::Float x) {
-    return hetir_shim::to_whole(x.value, hetir_shim::Rounding::rd);
-}
-inline int32_t __float2int_rd(hetir_shim::Float x) {
-    return hetir_shim::to_integer<int32_t>(x.value, hetir_shim::Rounding::rd);
-}
-inline hetir_shim::Float __int2float_rd(int32_t x) {
-    return hetir_shim::of_integer(x, hetir_shim::Rounding::rd);
-}
-inline uint32_t __float2uint_rd(hetir_shim::Float x) {
-    return hetir_shim::to_integer<uint32_t>(x.value, hetir_shim::Rounding::rd);
-}
-inline hetir_shim::Float __uint2float_rd(uint32_t x) {
-    return hetir_shim::of_integer(x, hetir_shim::Rounding::rd);
-}
-inline int64_t __float2ll_rd(hetir_shim::Float x) {
-    return hetir_shim::to_integer<int64_t>(x.value, hetir_shim::Rounding::rd);
-}
-inline hetir_shim::Float __ll2float_rd(int64_t x) {
-    return hetir_shim::of_integer(x, hetir_shim::Rounding::rd);
-}
-inline uint64_t __float2ull_rd(hetir_shim::Float x) {
-    return hetir_shim::to_integer<uint64_t>(x.value, hetir_shim::Rounding::rd);
-}
-inline hetir_shim::Float __ull2float_rd(uint64_t x) {
-    return hetir_shim::of_integer(x, hetir_shim::Rounding::rd);
-}
-inline hetir_shim::Float __float2float_ru(hetir_shim::Float x) {
-    return hetir_shim::to_whole(x.value, hetir_shim::Rounding::ru);
-}
-inline int32_t __float2int_ru(hetir_shim::Float x) {
-    return hetir_shim::to_integer<int32_t>(x.value, hetir_shim::Rounding::ru);
-}
-inline hetir_shim::Float __int2float_ru(int32_t x) {
-    return hetir_shim::of_integer(x, hetir_shim::Rounding::ru);
-}
-inline uint32_t __float2uint_ru(hetir_shim::Float x) {
-    return hetir_shim::to_integer<uint32_t>(x.value, hetir_shim::Rounding::ru);
-}
-inline hetir_shim::Float __uint2float_ru(uint32_t x) {
-    return hetir_shim::of_integer(x, hetir_shim::Rounding::ru);
-}
-inline int64_t __float2ll_ru(hetir_shim::Float x) {
-    return hetir_shim::to_integer<int64_t>(x.value, hetir_shim::Rounding::ru);
-}
-inline hetir_shim::Float __ll2float_ru(int64_t x) {
-    return hetir_shim::of_integer(x, hetir_shim::Rounding::ru);
-}
-inline uint64_t __float2ull_ru(hetir_shim::Float x) {
-    return hetir_shim::to_integer<uint64_t>(x.value, hetir_shim::Rounding::ru);
-}
-inline hetir_shim::Float __ull2float_ru(uint64_t x) {
-    return hetir_shim::of_integer(x, hetir_shim::Rounding::ru);
-}
-inline hetir_shim::Float __float2float_rna(hetir_shim::Float x) {
-    return hetir_shim::to_whole(x.value, hetir_shim::Rounding::rna);
-}
-inline int32_t __float2int_rna(hetir_shim::Float x) {
-    return hetir_shim::to_integer<int32_t>(x.value, hetir_shim::Rounding::rna);
-}
-inline hetir_shim::Float __int2float_rna(int32_t x) {
-    return hetir_shim::of_integer(x, hetir_shim::Rounding::rna);
-}
-inline uint32_t __float2uint_rna(hetir_shim::Float x) {
-    return hetir_shim::to_integer<uint32_t>(x.value, hetir_shim::Rounding::rna);
-}
-inline hetir_shim::Float __uint2float_rna(uint32_t x) {
-    return hetir_shim::of_integer(x, hetir_shim::Rounding::rna);
-}
-inline int64_t __float2ll_rna(hetir_shim::Float x) {
-    return hetir_shim::to_integer<int64_t>(x.value, hetir_shim::Rounding::rna);
-}
-inline hetir_shim::Float __ll2float_rna(int64_t x) {
-    return hetir_shim::of_integer(x, hetir_shim::Rounding::rna);
-}
-inline uint64_t __float2ull_rna(hetir_shim::Float x) {
-    return hetir_shim::to_integer<uint64_t>(x.value, hetir_shim::Rounding::rna);
-}
-inline hetir_shim::Float __ull2float_rna(uint64_t x) {
-    return hetir_shim::of_integer(x, hetir_shim::Rounding::rna);
-}
+#define HETIR_SHIM_CONVERT(NAME, T, ROUNDING)                                                    \
+    inline T __float2##NAME##_##ROUNDING(hetir_shim::Float x) {                                  \
+        return hetir_shim::to_integer<T>(x.value, hetir_shim::Rounding::ROUNDING);               \
+    }                                                                                            \
+    inline hetir_shim::Float __##NAME##2float_##ROUNDING(T x) {                                  \
+        return hetir_shim::of_integer(x, hetir_shim::Rounding::ROUNDING);                        \
+    }
+#define HETIR_SHIM_CONVERTS(ROUNDING)                                                            \
+    inline hetir_shim::Float __float2float_##ROUNDING(hetir_shim::Float x) {                     \
+        return hetir_shim::to_whole(x.value, hetir_shim::Rounding::ROUNDING);                    \
+    }                                                                                            \
+    HETIR_SHIM_CONVERT(int, int32_t, ROUNDING)                                                   \
+    HETIR_SHIM_CONVERT(uint, uint32_t, ROUNDING)                                                 \
+    HETIR_SHIM_CONVERT(ll, int64_t, ROUNDING)                                                    \
+    HETIR_SHIM_CONVERT(ull, uint64_t, ROUNDING)
+HETIR_SHIM_CONVERTS(rn)
+HETIR_SHIM_CONVERTS(rz)
+HETIR_SHIM_CONVERTS(rd)
+HETIR_SHIM_CONVERTS(ru)
+HETIR_SHIM_CONVERTS(rna)
+#undef HETIR_SHIM_CONVERTS
+#undef HETIR_SHIM_CONVERT
 
 inline int32_t __clz(int32_t x) { return x == 0 ? 32 : __builtin_clz(uint32_t(x)); }
 inline int32_t __clz(int64_t x) { return x == 0 ? 64 : __builtin_clzll(uint64_t(x)); }

@@ -30,10 +30,13 @@ public:
     T GetValue(uint32_t index, int line = __builtin_LINE()) const {
         return hetir_shim::of_bits<T>(hetir_shim::load_local(at(index, line), line));
     }
-    template <typename U> void SetValue(uint32_t index, U value, int line = __builtin_LINE()) const {
+    template <typename U>
+    void SetValue(uint32_t index, U value, int line = __builtin_LINE()) const {
         hetir_shim::store_local(at(index, line), hetir_shim::to_bits(static_cast<T>(value)), line);
     }
-    T operator()(uint32_t index, int line = __builtin_LINE()) const { return GetValue(index, line); }
+    T operator()(uint32_t index, int line = __builtin_LINE()) const {
+        return GetValue(index, line);
+    }
     LocalTensor operator[](uint32_t offset) const {
         LocalTensor moved = *this;
         moved.view_ = at(offset, 0);
@@ -97,7 +100,9 @@ public:
         hetir_shim::store_global(address_ + index * sizeof(T), limit_, hetir_shim::type_of<T>(),
                                  hetir_shim::to_bits(value), line);
     }
-    T operator()(uint64_t index, int line = __builtin_LINE()) const { return GetValue(index, line); }
+    T operator()(uint64_t index, int line = __builtin_LINE()) const {
+        return GetValue(index, line);
+    }
     GlobalTensor operator[](uint64_t offset) const {
         GlobalTensor moved = *this;
         moved.address_ += offset * sizeof(T);

@@ -116,438 +116,112 @@ namespace AscendC {
 
 using hetir_shim::Op;
 
+// Each of these has the forms of the reference: by count, by a number of lanes and by a bit for
+// each lane; the last two with repeats and strides.
+#define HETIR_SHIM_BINARY(NAME, OP)                                                              \
+    template <typename T>                                                                        \
+    void NAME(const LocalTensor<T> &dst, const LocalTensor<T> &src0, const LocalTensor<T> &src1, \
+              const int32_t &count, int line = __builtin_LINE()) {                               \
+        hetir_shim::run<Op::OP, T>(#NAME, dst, src0, &src1, T(), uint32_t(count), {}, line);     \
+    }                                                                                            \
+    template <typename T, bool isSetMask = true>                                                 \
+    void NAME(const LocalTensor<T> &dst, const LocalTensor<T> &src0, const LocalTensor<T> &src1, \
+              uint64_t mask, const uint8_t repeatTime, const BinaryRepeatParams &repeatParams,   \
+              int line = __builtin_LINE()) {                                                     \
+        const auto repeat = hetir_shim::masked(mask, sizeof(T), repeatTime);                     \
+        hetir_shim::run<Op::OP, T>(#NAME, dst, src0, &src1, T(), 0,                              \
+                                   hetir_shim::strided(repeat, repeatParams), line);             \
+    }                                                                                            \
+    template <typename T, bool isSetMask = true>                                                 \
+    void NAME(const LocalTensor<T> &dst, const LocalTensor<T> &src0, const LocalTensor<T> &src1, \
+              const uint64_t mask[], const uint8_t repeatTime,                                   \
+              const BinaryRepeatParams &repeatParams, int line = __builtin_LINE()) {             \
+        const auto repeat = hetir_shim::masked(mask, repeatTime);                                \
+        hetir_shim::run<Op::OP, T>(#NAME, dst, src0, &src1, T(), 0,                              \
+                                   hetir_shim::strided(repeat, repeatParams), line);             \
+    }
+HETIR_SHIM_BINARY(Add, add)
+HETIR_SHIM_BINARY(Sub, sub)
+HETIR_SHIM_BINARY(Mul, mul)
+HETIR_SHIM_BINARY(Div, div)
+HETIR_SHIM_BINARY(Max, max)
+HETIR_SHIM_BINARY(Min, min)
+HETIR_SHIM_BINARY(And, bit_and)
+HETIR_SHIM_BINARY(Or, bit_or)
+HETIR_SHIM_BINARY(MulAddDst, mul_add_dst)
+HETIR_SHIM_BINARY(FusedMulAdd, fused_mul_add)
+#undef HETIR_SHIM_BINARY
 
-template <typename T>
-void Add(const LocalTensor<T> &dst, const LocalTensor<T> &src0, const LocalTensor<T> &src1,
-    const int32_t &count, int line = __builtin_LINE()) {
-    hetir_shim::run<Op::add, T>("Add", dst, src0, &src1, T(), uint32_t(count), {}, line);
-}
-template <typename T, bool isSetMask = true>
-void Add(const LocalTensor<T> &dst, const LocalTensor<T> &src0, const LocalTensor<T> &src1,
-    uint64_t mask, const uint8_t repeatTime, const BinaryRepeatParams &repeatParams,
-    int line = __builtin_LINE()) {
-    hetir_shim::run<Op::add, T>("Add", dst, src0, &src1, T(), 0,
-        hetir_shim::strided(hetir_shim::masked(mask, sizeof(T), repeatTime), repeatParams), line);
-}
-template <typename T, bool isSetMask = true>
-void Add(const LocalTensor<T> &dst, const LocalTensor<T> &src0, const LocalTensor<T> &src1,
-    uint64_t mask[], const uint8_t repeatTime, const BinaryRepeatParams &repeatParams,
-    int line = __builtin_LINE()) {
-    hetir_shim::run<Op::add, T>("Add", dst, src0, &src1, T(), 0,
-        hetir_shim::strided(hetir_shim::masked(mask, repeatTime), repeatParams), line);
-}
+#define HETIR_SHIM_UNARY(NAME, OP)                                                               \
+    template <typename T>                                                                        \
+    void NAME(const LocalTensor<T> &dst, const LocalTensor<T> &src, const int32_t &count,        \
+              int line = __builtin_LINE()) {                                                     \
+        const LocalTensor<T> *none = nullptr;                                                    \
+        hetir_shim::run<Op::OP, T>(#NAME, dst, src, none, T(), uint32_t(count), {}, line);       \
+    }                                                                                            \
+    template <typename T, bool isSetMask = true>                                                 \
+    void NAME(const LocalTensor<T> &dst, const LocalTensor<T> &src, uint64_t mask,               \
+              const uint8_t repeatTime, const UnaryRepeatParams &repeatParams,                   \
+              int line = __builtin_LINE()) {                                                     \
+        const LocalTensor<T> *none = nullptr;                                                    \
+        const auto repeat = hetir_shim::masked(mask, sizeof(T), repeatTime);                     \
+        hetir_shim::run<Op::OP, T>(#NAME, dst, src, none, T(), 0,                                \
+                                   hetir_shim::strided(repeat, repeatParams), line);             \
+    }                                                                                            \
+    template <typename T, bool isSetMask = true>                                                 \
+    void NAME(const LocalTensor<T> &dst, const LocalTensor<T> &src, const uint64_t mask[],       \
+              const uint8_t repeatTime, const UnaryRepeatParams &repeatParams,                   \
+              int line = __builtin_LINE()) {                                                     \
+        const LocalTensor<T> *none = nullptr;                                                    \
+        const auto repeat = hetir_shim::masked(mask, repeatTime);                                \
+        hetir_shim::run<Op::OP, T>(#NAME, dst, src, none, T(), 0,                                \
+                                   hetir_shim::strided(repeat, repeatParams), line);             \
+    }
+HETIR_SHIM_UNARY(Abs, abs)
+HETIR_SHIM_UNARY(Exp, exp)
+HETIR_SHIM_UNARY(Ln, ln)
+HETIR_SHIM_UNARY(Sqrt, sqrt)
+HETIR_SHIM_UNARY(Rsqrt, rsqrt)
+HETIR_SHIM_UNARY(Reciprocal, reciprocal)
+HETIR_SHIM_UNARY(Relu, relu)
+HETIR_SHIM_UNARY(Not, bit_not)
+#undef HETIR_SHIM_UNARY
 
-template <typename T>
-void Sub(const LocalTensor<T> &dst, const LocalTensor<T> &src0, const LocalTensor<T> &src1,
-    const int32_t &count, int line = __builtin_LINE()) {
-    hetir_shim::run<Op::sub, T>("Sub", dst, src0, &src1, T(), uint32_t(count), {}, line);
-}
-template <typename T, bool isSetMask = true>
-void Sub(const LocalTensor<T> &dst, const LocalTensor<T> &src0, const LocalTensor<T> &src1,
-    uint64_t mask, const uint8_t repeatTime, const BinaryRepeatParams &repeatParams,
-    int line = __builtin_LINE()) {
-    hetir_shim::run<Op::sub, T>("Sub", dst, src0, &src1, T(), 0,
-        hetir_shim::strided(hetir_shim::masked(mask, sizeof(T), repeatTime), repeatParams), line);
-}
-template <typename T, bool isSetMask = true>
-void Sub(const LocalTensor<T> &dst, const LocalTensor<T> &src0, const LocalTensor<T> &src1,
-    uint64_t mask[], const uint8_t repeatTime, const BinaryRepeatParams &repeatParams,
-    int line = __builtin_LINE()) {
-    hetir_shim::run<Op::sub, T>("Sub", dst, src0, &src1, T(), 0,
-        hetir_shim::strided(hetir_shim::masked(mask, repeatTime), repeatParams), line);
-}
-
-template <typename T>
-void Mul(const LocalTensor<T> &dst, const LocalTensor<T> &src0, const LocalTensor<T> &src1,
-    const int32_t &count, int line = __builtin_LINE()) {
-    hetir_shim::run<Op::mul, T>("Mul", dst, src0, &src1, T(), uint32_t(count), {}, line);
-}
-template <typename T, bool isSetMask = true>
-void Mul(const LocalTensor<T> &dst, const LocalTensor<T> &src0, const LocalTensor<T> &src1,
-    uint64_t mask, const uint8_t repeatTime, const BinaryRepeatParams &repeatParams,
-    int line = __builtin_LINE()) {
-    hetir_shim::run<Op::mul, T>("Mul", dst, src0, &src1, T(), 0,
-        hetir_shim::strided(hetir_shim::masked(mask, sizeof(T), repeatTime), repeatParams), line);
-}
-template <typename T, bool isSetMask = true>
-void Mul(const LocalTensor<T> &dst, const LocalTensor<T> &src0, const LocalTensor<T> &src1,
-    uint64_t mask[], const uint8_t repeatTime, const BinaryRepeatParams &repeatParams,
-    int line = __builtin_LINE()) {
-    hetir_shim::run<Op::mul, T>("Mul", dst, src0, &src1, T(), 0,
-        hetir_shim::strided(hetir_shim::masked(mask, repeatTime), repeatParams), line);
-}
-
-template <typename T>
-void Div(const LocalTensor<T> &dst, const LocalTensor<T> &src0, const LocalTensor<T> &src1,
-    const int32_t &count, int line = __builtin_LINE()) {
-    hetir_shim::run<Op::div, T>("Div", dst, src0, &src1, T(), uint32_t(count), {}, line);
-}
-template <typename T, bool isSetMask = true>
-void Div(const LocalTensor<T> &dst, const LocalTensor<T> &src0, const LocalTensor<T> &src1,
-    uint64_t mask, const uint8_t repeatTime, const BinaryRepeatParams &repeatParams,
-    int line = __builtin_LINE()) {
-    hetir_shim::run<Op::div, T>("Div", dst, src0, &src1, T(), 0,
-        hetir_shim::strided(hetir_shim::masked(mask, sizeof(T), repeatTime), repeatParams), line);
-}
-template <typename T, bool isSetMask = true>
-void Div(const LocalTensor<T> &dst, const LocalTensor<T> &src0, const LocalTensor<T> &src1,
-    uint64_t mask[], const uint8_t repeatTime, const BinaryRepeatParams &repeatParams,
-    int line = __builtin_LINE()) {
-    hetir_shim::run<Op::div, T>("Div", dst, src0, &src1, T(), 0,
-        hetir_shim::strided(hetir_shim::masked(mask, repeatTime), repeatParams), line);
-}
-
-template <typename T>
-void Max(const LocalTensor<T> &dst, const LocalTensor<T> &src0, const LocalTensor<T> &src1,
-    const int32_t &count, int line = __builtin_LINE()) {
-    hetir_shim::run<Op::max, T>("Max", dst, src0, &src1, T(), uint32_t(count), {}, line);
-}
-template <typename T, bool isSetMask = true>
-void Max(const LocalTensor<T> &dst, const LocalTensor<T> &src0, const LocalTensor<T> &src1,
-    uint64_t mask, const uint8_t repeatTime, const BinaryRepeatParams &repeatParams,
-    int line = __builtin_LINE()) {
-    hetir_shim::run<Op::max, T>("Max", dst, src0, &src1, T(), 0,
-        hetir_shim::strided(hetir_shim::masked(mask, sizeof(T), repeatTime), repeatParams), line);
-}
-template <typename T, bool isSetMask = true>
-void Max(const LocalTensor<T> &dst, const LocalTensor<T> &src0, const LocalTensor<T> &src1,
-    uint64_t mask[], const uint8_t repeatTime, const BinaryRepeatParams &repeatParams,
-    int line = __builtin_LINE()) {
-    hetir_shim::run<Op::max, T>("Max", dst, src0, &src1, T(), 0,
-        hetir_shim::strided(hetir_shim::masked(mask, repeatTime), repeatParams), line);
-}
-
-template <typename T>
-void Min(const LocalTensor<T> &dst, const LocalTensor<T> &src0, const LocalTensor<T> &src1,
-    const int32_t &count, int line = __builtin_LINE()) {
-    hetir_shim::run<Op::min, T>("Min", dst, src0, &src1, T(), uint32_t(count), {}, line);
-}
-template <typename T, bool isSetMask = true>
-void Min(const LocalTensor<T> &dst, const LocalTensor<T> &src0, const LocalTensor<T> &src1,
-    uint64_t mask, const uint8_t repeatTime, const BinaryRepeatParams &repeatParams,
-    int line = __builtin_LINE()) {
-    hetir_shim::run<Op::min, T>("Min", dst, src0, &src1, T(), 0,
-        hetir_shim::strided(hetir_shim::masked(mask, sizeof(T), repeatTime), repeatParams), line);
-}
-template <typename T, bool isSetMask = true>
-void Min(const LocalTensor<T> &dst, const LocalTensor<T> &src0, const LocalTensor<T> &src1,
-    uint64_t mask[], const uint8_t repeatTime, const BinaryRepeatParams &repeatParams,
-    int line = __builtin_LINE()) {
-    hetir_shim::run<Op::min, T>("Min", dst, src0, &src1, T(), 0,
-        hetir_shim::strided(hetir_shim::masked(mask, repeatTime), repeatParams), line);
-}
-
-template <typename T>
-void And(const LocalTensor<T> &dst, const LocalTensor<T> &src0, const LocalTensor<T> &src1,
-    const int32_t &count, int line = __builtin_LINE()) {
-    hetir_shim::run<Op::bit_and, T>("And", dst, src0, &src1, T(), uint32_t(count), {}, line);
-}
-template <typename T, bool isSetMask = true>
-void And(const LocalTensor<T> &dst, const LocalTensor<T> &src0, const LocalTensor<T> &src1,
-    uint64_t mask, const uint8_t repeatTime, const BinaryRepeatParams &repeatParams,
-    int line = __builtin_LINE()) {
-    hetir_shim::run<Op::bit_and, T>("And", dst, src0, &src1, T(), 0,
-        hetir_shim::strided(hetir_shim::masked(mask, sizeof(T), repeatTime), repeatParams), line);
-}
-template <typename T, bool isSetMask = true>
-void And(const LocalTensor<T> &dst, const LocalTensor<T> &src0, const LocalTensor<T> &src1,
-    uint64_t mask[], const uint8_t repeatTime, const BinaryRepeatParams &repeatParams,
-    int line = __builtin_LINE()) {
-    hetir_shim::run<Op::bit_and, T>("And", dst, src0, &src1, T(), 0,
-        hetir_shim::strided(hetir_shim::masked(mask, repeatTime), repeatParams), line);
-}
-
-template <typename T>
-void Or(const LocalTensor<T> &dst, const LocalTensor<T> &src0, const LocalTensor<T> &src1,
-    const int32_t &count, int line = __builtin_LINE()) {
-    hetir_shim::run<Op::bit_or, T>("Or", dst, src0, &src1, T(), uint32_t(count), {}, line);
-}
-template <typename T, bool isSetMask = true>
-void Or(const LocalTensor<T> &dst, const LocalTensor<T> &src0, const LocalTensor<T> &src1,
-    uint64_t mask, const uint8_t repeatTime, const BinaryRepeatParams &repeatParams,
-    int line = __builtin_LINE()) {
-    hetir_shim::run<Op::bit_or, T>("Or", dst, src0, &src1, T(), 0,
-        hetir_shim::strided(hetir_shim::masked(mask, sizeof(T), repeatTime), repeatParams), line);
-}
-template <typename T, bool isSetMask = true>
-void Or(const LocalTensor<T> &dst, const LocalTensor<T> &src0, const LocalTensor<T> &src1,
-    uint64_t mask[], const uint8_t repeatTime, const BinaryRepeatParams &repeatParams,
-    int line = __builtin_LINE()) {
-    hetir_shim::run<Op::bit_or, T>("Or", dst, src0, &src1, T(), 0,
-        hetir_shim::strided(hetir_shim::masked(mask, repeatTime), repeatParams), line);
-}
-
-template <typename T>
-void MulAddDst(const LocalTensor<T> &dst, const LocalTensor<T> &src0, const LocalTensor<T> &src1,
-    const int32_t &count, int line = __builtin_LINE()) {
-    hetir_shim::run<Op::mul_add_dst, T>("MulAddDst", dst, src0, &src1, T(), uint32_t(count), {}, line);
-}
-template <typename T, bool isSetMask = true>
-void MulAddDst(const LocalTensor<T> &dst, const LocalTensor<T> &src0, const LocalTensor<T> &src1,
-    uint64_t mask, const uint8_t repeatTime, const BinaryRepeatParams &repeatParams,
-    int line = __builtin_LINE()) {
-    hetir_shim::run<Op::mul_add_dst, T>("MulAddDst", dst, src0, &src1, T(), 0,
-        hetir_shim::strided(hetir_shim::masked(mask, sizeof(T), repeatTime), repeatParams), line);
-}
-template <typename T, bool isSetMask = true>
-void MulAddDst(const LocalTensor<T> &dst, const LocalTensor<T> &src0, const LocalTensor<T> &src1,
-    uint64_t mask[], const uint8_t repeatTime, const BinaryRepeatParams &repeatParams,
-    int line = __builtin_LINE()) {
-    hetir_shim::run<Op::mul_add_dst, T>("MulAddDst", dst, src0, &src1, T(), 0,
-        hetir_shim::strided(hetir_shim::masked(mask, repeatTime), repeatParams), line);
-}
-
-template <typename T>
-void FusedMulAdd(const LocalTensor<T> &dst, const LocalTensor<T> &src0, const LocalTensor<T> &src1,
-    const int32_t &count, int line = __builtin_LINE()) {
-    hetir_shim::run<Op::fused_mul_add, T>("FusedMulAdd", dst, src0, &src1, T(), uint32_t(count), {}, line);
-}
-template <typename T, bool isSetMask = true>
-void FusedMulAdd(const LocalTensor<T> &dst, const LocalTensor<T> &src0, const LocalTensor<T> &src1,
-    uint64_t mask, const uint8_t repeatTime, const BinaryRepeatParams &repeatParams,
-    int line = __builtin_LINE()) {
-    hetir_shim::run<Op::fused_mul_add, T>("FusedMulAdd", dst, src0, &src1, T(), 0,
-        hetir_shim::strided(hetir_shim::masked(mask, sizeof(T), repeatTime), repeatParams), line);
-}
-template <typename T, bool isSetMask = true>
-void FusedMulAdd(const LocalTensor<T> &dst, const LocalTensor<T> &src0, const LocalTensor<T> &src1,
-    uint64_t mask[], const uint8_t repeatTime, const BinaryRepeatParams &repeatParams,
-    int line = __builtin_LINE()) {
-    hetir_shim::run<Op::fused_mul_add, T>("FusedMulAdd", dst, src0, &src1, T(), 0,
-        hetir_shim::strided(hetir_shim::masked(mask, repeatTime), repeatParams), line);
-}
-
-template <typename T>
-void Abs(const LocalTensor<T> &dst, const LocalTensor<T> &src, const int32_t &count,
-    int line = __builtin_LINE()) {
-    hetir_shim::run<Op::abs, T>("Abs", dst, src, static_cast<const LocalTensor<T> *>(nullptr),
-        T(), uint32_t(count), {}, line);
-}
-template <typename T, bool isSetMask = true>
-void Abs(const LocalTensor<T> &dst, const LocalTensor<T> &src, uint64_t mask,
-    const uint8_t repeatTime, const UnaryRepeatParams &repeatParams, int line = __builtin_LINE()) {
-    hetir_shim::run<Op::abs, T>("Abs", dst, src, static_cast<const LocalTensor<T> *>(nullptr),
-        T(), 0, hetir_shim::strided(hetir_shim::masked(mask, sizeof(T), repeatTime), repeatParams),
-        line);
-}
-
-template <typename T>
-void Exp(const LocalTensor<T> &dst, const LocalTensor<T> &src, const int32_t &count,
-    int line = __builtin_LINE()) {
-    hetir_shim::run<Op::exp, T>("Exp", dst, src, static_cast<const LocalTensor<T> *>(nullptr),
-        T(), uint32_t(count), {}, line);
-}
-template <typename T, bool isSetMask = true>
-void Exp(const LocalTensor<T> &dst, const LocalTensor<T> &src, uint64_t mask,
-    const uint8_t repeatTime, const UnaryRepeatParams &repeatParams, int line = __builtin_LINE()) {
-    hetir_shim::run<Op::exp, T>("Exp", dst, src, static_cast<const LocalTensor<T> *>(nullptr),
-        T(), 0, hetir_shim::strided(hetir_shim::masked(mask, sizeof(T), repeatTime), repeatParams),
-        line);
-}
-
-template <typename T>
-void Ln(const LocalTensor<T> &dst, const LocalTensor<T> &src, const int32_t &count,
-    int line = __builtin_LINE()) {
-    hetir_shim::run<Op::ln, T>("Ln", dst, src, static_cast<const LocalTensor<T> *>(nullptr),
-        T(), uint32_t(count), {}, line);
-}
-template <typename T, bool isSetMask = true>
-void Ln(const LocalTensor<T> &dst, const LocalTensor<T> &src, uint64_t mask,
-    const uint8_t repeatTime, const UnaryRepeatParams &repeatParams, int line = __builtin_LINE()) {
-    hetir_shim::run<Op::ln, T>("Ln", dst, src, static_cast<const LocalTensor<T> *>(nullptr),
-        T(), 0, hetir_shim::strided(hetir_shim::masked(mask, sizeof(T), repeatTime), repeatParams),
-        line);
-}
-
-template <typename T>
-void Sqrt(const LocalTensor<T> &dst, const LocalTensor<T> &src, const int32_t &count,
-    int line = __builtin_LINE()) {
-    hetir_shim::run<Op::sqrt, T>("Sqrt", dst, src, static_cast<const LocalTensor<T> *>(nullptr),
-        T(), uint32_t(count), {}, line);
-}
-template <typename T, bool isSetMask = true>
-void Sqrt(const LocalTensor<T> &dst, const LocalTensor<T> &src, uint64_t mask,
-    const uint8_t repeatTime, const UnaryRepeatParams &repeatParams, int line = __builtin_LINE()) {
-    hetir_shim::run<Op::sqrt, T>("Sqrt", dst, src, static_cast<const LocalTensor<T> *>(nullptr),
-        T(), 0, hetir_shim::strided(hetir_shim::masked(mask, sizeof(T), repeatTime), repeatParams),
-        line);
-}
-
-template <typename T>
-void Rsqrt(const LocalTensor<T> &dst, const LocalTensor<T> &src, const int32_t &count,
-    int line = __builtin_LINE()) {
-    hetir_shim::run<Op::rsqrt, T>("Rsqrt", dst, src, static_cast<const LocalTensor<T> *>(nullptr),
-        T(), uint32_t(count), {}, line);
-}
-template <typename T, bool isSetMask = true>
-void Rsqrt(const LocalTensor<T> &dst, const LocalTensor<T> &src, uint64_t mask,
-    const uint8_t repeatTime, const UnaryRepeatParams &repeatParams, int line = __builtin_LINE()) {
-    hetir_shim::run<Op::rsqrt, T>("Rsqrt", dst, src, static_cast<const LocalTensor<T> *>(nullptr),
-        T(), 0, hetir_shim::strided(hetir_shim::masked(mask, sizeof(T), repeatTime), repeatParams),
-        line);
-}
-
-template <typename T>
-void Reciprocal(const LocalTensor<T> &dst, const LocalTensor<T> &src, const int32_t &count,
-    int line = __builtin_LINE()) {
-    hetir_shim::run<Op::reciprocal, T>("Reciprocal", dst, src, static_cast<const LocalTensor<T> *>(nullptr),
-        T(), uint32_t(count), {}, line);
-}
-template <typename T, bool isSetMask = true>
-void Reciprocal(const LocalTensor<T> &dst, const LocalTensor<T> &src, uint64_t mask,
-    const uint8_t repeatTime, const UnaryRepeatParams &repeatParams, int line = __builtin_LINE()) {
-    hetir_shim::run<Op::reciprocal, T>("Reciprocal", dst, src, static_cast<const LocalTensor<T> *>(nullptr),
-        T(), 0, hetir_shim::strided(hetir_shim::masked(mask, sizeof(T), repeatTime), repeatParams),
-        line);
-}
-
-template <typename T>
-void Relu(const LocalTensor<T> &dst, const LocalTensor<T> &src, const int32_t &count,
-    int line = __builtin_LINE()) {
-    hetir_shim::run<Op::relu, T>("Relu", dst, src, static_cast<const LocalTensor<T> *>(nullptr),
-        T(), uint32_t(count), {}, line);
-}
-template <typename T, bool isSetMask = true>
-void Relu(const LocalTensor<T> &dst, const LocalTensor<T> &src, uint64_t mask,
-    const uint8_t repeatTime, const UnaryRepeatParams &repeatParams, int line = __builtin_LINE()) {
-    hetir_shim::run<Op::relu, T>("Relu", dst, src, static_cast<const LocalTensor<T> *>(nullptr),
-        T(), 0, hetir_shim::strided(hetir_shim::masked(mask, sizeof(T), repeatTime), repeatParams),
-        line);
-}
-
-template <typename T>
-void Not(const LocalTensor<T> &dst, const LocalTensor<T> &src, const int32_t &count,
-    int line = __builtin_LINE()) {
-    hetir_shim::run<Op::bit_not, T>("Not", dst, src, static_cast<const LocalTensor<T> *>(nullptr),
-        T(), uint32_t(count), {}, line);
-}
-template <typename T, bool isSetMask = true>
-void Not(const LocalTensor<T> &dst, const LocalTensor<T> &src, uint64_t mask,
-    const uint8_t repeatTime, const UnaryRepeatParams &repeatParams, int line = __builtin_LINE()) {
-    hetir_shim::run<Op::bit_not, T>("Not", dst, src, static_cast<const LocalTensor<T> *>(nullptr),
-        T(), 0, hetir_shim::strided(hetir_shim::masked(mask, sizeof(T), repeatTime), repeatParams),
-        line);
-}
-
-template <typename T, typename U>
-void Adds(const LocalTensor<T> &dst, const LocalTensor<T> &src, const U &scalarValue,
-    const int32_t &count, int line = __builtin_LINE()) {
-    hetir_shim::run<Op::adds, T>("Adds", dst, src, static_cast<const LocalTensor<T> *>(nullptr),
-        static_cast<T>(scalarValue), uint32_t(count), {}, line);
-}
-template <typename T, typename U, bool isSetMask = true>
-void Adds(const LocalTensor<T> &dst, const LocalTensor<T> &src, const U &scalarValue,
-    uint64_t mask, const uint8_t repeatTime, const UnaryRepeatParams &repeatParams,
-    int line = __builtin_LINE()) {
-    hetir_shim::run<Op::adds, T>("Adds", dst, src, static_cast<const LocalTensor<T> *>(nullptr),
-        static_cast<T>(scalarValue), 0,
-        hetir_shim::strided(hetir_shim::masked(mask, sizeof(T), repeatTime), repeatParams), line);
-}
-
-template <typename T, typename U>
-void Muls(const LocalTensor<T> &dst, const LocalTensor<T> &src, const U &scalarValue,
-    const int32_t &count, int line = __builtin_LINE()) {
-    hetir_shim::run<Op::muls, T>("Muls", dst, src, static_cast<const LocalTensor<T> *>(nullptr),
-        static_cast<T>(scalarValue), uint32_t(count), {}, line);
-}
-template <typename T, typename U, bool isSetMask = true>
-void Muls(const LocalTensor<T> &dst, const LocalTensor<T> &src, const U &scalarValue,
-    uint64_t mask, const uint8_t repeatTime, const UnaryRepeatParams &repeatParams,
-    int line = __builtin_LINE()) {
-    hetir_shim::run<Op::muls, T>("Muls", dst, src, static_cast<const LocalTensor<T> *>(nullptr),
-        static_cast<T>(scalarValue), 0,
-        hetir_shim::strided(hetir_shim::masked(mask, sizeof(T), repeatTime), repeatParams), line);
-}
-
-template <typename T, typename U>
-void Maxs(const LocalTensor<T> &dst, const LocalTensor<T> &src, const U &scalarValue,
-    const int32_t &count, int line = __builtin_LINE()) {
-    hetir_shim::run<Op::maxs, T>("Maxs", dst, src, static_cast<const LocalTensor<T> *>(nullptr),
-        static_cast<T>(scalarValue), uint32_t(count), {}, line);
-}
-template <typename T, typename U, bool isSetMask = true>
-void Maxs(const LocalTensor<T> &dst, const LocalTensor<T> &src, const U &scalarValue,
-    uint64_t mask, const uint8_t repeatTime, const UnaryRepeatParams &repeatParams,
-    int line = __builtin_LINE()) {
-    hetir_shim::run<Op::maxs, T>("Maxs", dst, src, static_cast<const LocalTensor<T> *>(nullptr),
-        static_cast<T>(scalarValue), 0,
-        hetir_shim::strided(hetir_shim::masked(mask, sizeof(T), repeatTime), repeatParams), line);
-}
-
-template <typename T, typename U>
-void Mins(const LocalTensor<T> &dst, const LocalTensor<T> &src, const U &scalarValue,
-    const int32_t &count, int line = __builtin_LINE()) {
-    hetir_shim::run<Op::mins, T>("Mins", dst, src, static_cast<const LocalTensor<T> *>(nullptr),
-        static_cast<T>(scalarValue), uint32_t(count), {}, line);
-}
-template <typename T, typename U, bool isSetMask = true>
-void Mins(const LocalTensor<T> &dst, const LocalTensor<T> &src, const U &scalarValue,
-    uint64_t mask, const uint8_t repeatTime, const UnaryRepeatParams &repeatParams,
-    int line = __builtin_LINE()) {
-    hetir_shim::run<Op::mins, T>("Mins", dst, src, static_cast<const LocalTensor<T> *>(nullptr),
-        static_cast<T>(scalarValue), 0,
-        hetir_shim::strided(hetir_shim::masked(mask, sizeof(T), repeatTime), repeatParams), line);
-}
-
-template <typename T, typename U>
-void ShiftLeft(const LocalTensor<T> &dst, const LocalTensor<T> &src, const U &scalarValue,
-    const int32_t &count, int line = __builtin_LINE()) {
-    hetir_shim::run<Op::shift_left, T>("ShiftLeft", dst, src, static_cast<const LocalTensor<T> *>(nullptr),
-        static_cast<T>(scalarValue), uint32_t(count), {}, line);
-}
-template <typename T, typename U, bool isSetMask = true>
-void ShiftLeft(const LocalTensor<T> &dst, const LocalTensor<T> &src, const U &scalarValue,
-    uint64_t mask, const uint8_t repeatTime, const UnaryRepeatParams &repeatParams,
-    int line = __builtin_LINE()) {
-    hetir_shim::run<Op::shift_left, T>("ShiftLeft", dst, src, static_cast<const LocalTensor<T> *>(nullptr),
-        static_cast<T>(scalarValue), 0,
-        hetir_shim::strided(hetir_shim::masked(mask, sizeof(T), repeatTime), repeatParams), line);
-}
-
-template <typename T, typename U>
-void ShiftRight(const LocalTensor<T> &dst, const LocalTensor<T> &src, const U &scalarValue,
-    const int32_t &count, int line = __builtin_LINE()) {
-    hetir_shim::run<Op::shift_right, T>("ShiftRight", dst, src, static_cast<const LocalTensor<T> *>(nullptr),
-        static_cast<T>(scalarValue), uint32_t(count), {}, line);
-}
-template <typename T, typename U, bool isSetMask = true>
-void ShiftRight(const LocalTensor<T> &dst, const LocalTensor<T> &src, const U &scalarValue,
-    uint64_t mask, const uint8_t repeatTime, const UnaryRepeatParams &repeatParams,
-    int line = __builtin_LINE()) {
-    hetir_shim::run<Op::shift_right, T>("ShiftRight", dst, src, static_cast<const LocalTensor<T> *>(nullptr),
-        static_cast<T>(scalarValue), 0,
-        hetir_shim::strided(hetir_shim::masked(mask, sizeof(T), repeatTime), repeatParams), line);
-}
-
-template <typename T, typename U>
-void LeakyRelu(const LocalTensor<T> &dst, const LocalTensor<T> &src, const U &scalarValue,
-    const int32_t &count, int line = __builtin_LINE()) {
-    hetir_shim::run<Op::leaky_relu, T>("LeakyRelu", dst, src, static_cast<const LocalTensor<T> *>(nullptr),
-        static_cast<T>(scalarValue), uint32_t(count), {}, line);
-}
-template <typename T, typename U, bool isSetMask = true>
-void LeakyRelu(const LocalTensor<T> &dst, const LocalTensor<T> &src, const U &scalarValue,
-    uint64_t mask, const uint8_t repeatTime, const UnaryRepeatParams &repeatParams,
-    int line = __builtin_LINE()) {
-    hetir_shim::run<Op::leaky_relu, T>("LeakyRelu", dst, src, static_cast<const LocalTensor<T> *>(nullptr),
-        static_cast<T>(scalarValue), 0,
-        hetir_shim::strided(hetir_shim::masked(mask, sizeof(T), repeatTime), repeatParams), line);
-}
-
-template <typename T, typename U>
-void Axpy(const LocalTensor<T> &dst, const LocalTensor<T> &src, const U &scalarValue,
-    const int32_t &count, int line = __builtin_LINE()) {
-    hetir_shim::run<Op::axpy, T>("Axpy", dst, src, static_cast<const LocalTensor<T> *>(nullptr),
-        static_cast<T>(scalarValue), uint32_t(count), {}, line);
-}
-template <typename T, typename U, bool isSetMask = true>
-void Axpy(const LocalTensor<T> &dst, const LocalTensor<T> &src, const U &scalarValue,
-    uint64_t mask, const uint8_t repeatTime, const UnaryRepeatParams &repeatParams,
-    int line = __builtin_LINE()) {
-    hetir_shim::run<Op::axpy, T>("Axpy", dst, src, static_cast<const LocalTensor<T> *>(nullptr),
-        static_cast<T>(scalarValue), 0,
-        hetir_shim::strided(hetir_shim::masked(mask, sizeof(T), repeatTime), repeatParams), line);
-}
+#define HETIR_SHIM_SCALAR(NAME, OP)                                                              \
+    template <typename T, typename U>                                                            \
+    void NAME(const LocalTensor<T> &dst, const LocalTensor<T> &src, const U &scalarValue,        \
+              const int32_t &count, int line = __builtin_LINE()) {                               \
+        const LocalTensor<T> *none = nullptr;                                                    \
+        hetir_shim::run<Op::OP, T>(#NAME, dst, src, none, static_cast<T>(scalarValue),           \
+                                   uint32_t(count), {}, line);                                   \
+    }                                                                                            \
+    template <typename T, typename U, bool isSetMask = true>                                     \
+    void NAME(const LocalTensor<T> &dst, const LocalTensor<T> &src, const U &scalarValue,        \
+              uint64_t mask, const uint8_t repeatTime, const UnaryRepeatParams &repeatParams,    \
+              int line = __builtin_LINE()) {                                                     \
+        const LocalTensor<T> *none = nullptr;                                                    \
+        const auto repeat = hetir_shim::masked(mask, sizeof(T), repeatTime);                     \
+        hetir_shim::run<Op::OP, T>(#NAME, dst, src, none, static_cast<T>(scalarValue), 0,        \
+                                   hetir_shim::strided(repeat, repeatParams), line);             \
+    }                                                                                            \
+    template <typename T, typename U, bool isSetMask = true>                                     \
+    void NAME(const LocalTensor<T> &dst, const LocalTensor<T> &src, const U &scalarValue,        \
+              const uint64_t mask[], const uint8_t repeatTime,                                   \
+              const UnaryRepeatParams &repeatParams, int line = __builtin_LINE()) {              \
+        const LocalTensor<T> *none = nullptr;                                                    \
+        const auto repeat = hetir_shim::masked(mask, repeatTime);                                \
+        hetir_shim::run<Op::OP, T>(#NAME, dst, src, none, static_cast<T>(scalarValue), 0,        \
+                                   hetir_shim::strided(repeat, repeatParams), line);             \
+    }
+HETIR_SHIM_SCALAR(Adds, adds)
+HETIR_SHIM_SCALAR(Muls, muls)
+HETIR_SHIM_SCALAR(Maxs, maxs)
+HETIR_SHIM_SCALAR(Mins, mins)
+HETIR_SHIM_SCALAR(ShiftLeft, shift_left)
+HETIR_SHIM_SCALAR(ShiftRight, shift_right)
+HETIR_SHIM_SCALAR(LeakyRelu, leaky_relu)
+HETIR_SHIM_SCALAR(Axpy, axpy)
+#undef HETIR_SHIM_SCALAR
 
 template <typename T, typename U>
 void Compare(const LocalTensor<U> &dst, const LocalTensor<T> &src0, const LocalTensor<T> &src1,
@@ -656,140 +330,153 @@ void Cast(const LocalTensor<T> &dst, const LocalTensor<U> &src, const RoundMode 
     instruction.count = count;
     hetir_shim::issue(instruction);
 }
+template <typename T, typename U, bool isSetMask = true>
+void Cast(const LocalTensor<T> &dst, const LocalTensor<U> &src, const RoundMode &roundMode,
+          const uint64_t mask, const uint8_t repeatTime, const UnaryRepeatParams &repeatParams,
+          int line = __builtin_LINE()) {
+    hetir_shim::need_cast<U, T>(roundMode, line);
+    auto instruction = hetir_shim::start("Cast", Op::cast, dst, src, line);
+    constexpr uint32_t bytes = sizeof(T) > sizeof(U) ? sizeof(T) : sizeof(U);
+    instruction.kind = int(roundMode);
+    instruction.repeat =
+        hetir_shim::strided(hetir_shim::masked(mask, bytes, repeatTime), repeatParams);
+    hetir_shim::issue(instruction);
+}
 
+#define HETIR_SHIM_REDUCE(NAME, OP)                                                              \
+    template <typename T>                                                                        \
+    void NAME(const LocalTensor<T> &dst, const LocalTensor<T> &src,                              \
+              const LocalTensor<T> &sharedTmpBuffer, const int32_t count, bool calIndex = false, \
+              int line = __builtin_LINE()) {                                                     \
+        hetir_shim::need<Op::OP, T>(#NAME, line);                                                \
+        auto instruction = hetir_shim::start(#NAME, Op::OP, dst, src, line);                     \
+        instruction.b = sharedTmpBuffer.checked(line);                                           \
+        instruction.kind = calIndex;                                                             \
+        instruction.count = uint32_t(count);                                                     \
+        hetir_shim::issue(instruction);                                                          \
+    }
+HETIR_SHIM_REDUCE(ReduceMax, reduce_max)
+HETIR_SHIM_REDUCE(ReduceMin, reduce_min)
+#undef HETIR_SHIM_REDUCE
 
-template <typename T>
+template <typename T, bool isSetMask = true>
 void ReduceSum(const LocalTensor<T> &dst, const LocalTensor<T> &src,
-    const LocalTensor<T> &sharedTmpBuffer, const int32_t count,
-    int line = __builtin_LINE()) {
+               const LocalTensor<T> &sharedTmpBuffer, const int32_t count,
+               int line = __builtin_LINE()) {
     hetir_shim::need<Op::reduce_sum, T>("ReduceSum", line);
     auto instruction = hetir_shim::start("ReduceSum", Op::reduce_sum, dst, src, line);
     instruction.b = sharedTmpBuffer.checked(line);
-    instruction.kind = 0;
     instruction.count = uint32_t(count);
     hetir_shim::issue(instruction);
 }
 
-template <typename T>
-void ReduceMax(const LocalTensor<T> &dst, const LocalTensor<T> &src,
-    const LocalTensor<T> &sharedTmpBuffer, const int32_t count, bool calIndex = false,
-    int line = __builtin_LINE()) {
-    hetir_shim::need<Op::reduce_max, T>("ReduceMax", line);
-    auto instruction = hetir_shim::start("ReduceMax", Op::reduce_max, dst, src, line);
-    instruction.b = sharedTmpBuffer.checked(line);
-    instruction.kind = calIndex;
-    instruction.count = uint32_t(count);
-    hetir_shim::issue(instruction);
-}
+}  // namespace AscendC
 
-template <typename T>
-void ReduceMin(const LocalTensor<T> &dst, const LocalTensor<T> &src,
-    const LocalTensor<T> &sharedTmpBuffer, const int32_t count, bool calIndex = false,
-    int line = __builtin_LINE()) {
-    hetir_shim::need<Op::reduce_min, T>("ReduceMin", line);
-    auto instruction = hetir_shim::start("ReduceMin", Op::reduce_min, dst, src, line);
-    instruction.b = sharedTmpBuffer.checked(line);
-    instruction.kind = calIndex;
-    instruction.count = uint32_t(count);
-    hetir_shim::issue(instruction);
-}
+namespace hetir_shim {
 
-template <typename T, bool isSetMask = true>
-void WholeReduceSum(const LocalTensor<T> &dst, const LocalTensor<T> &src, const int32_t mask, const int32_t repeatTime,
-    const int32_t dstRepStride, const int32_t srcBlkStride, const int32_t srcRepStride,
-    int line = __builtin_LINE()) {
-    hetir_shim::need<Op::whole_sum, T>("WholeReduceSum", line);
-    auto instruction = hetir_shim::start("WholeReduceSum", Op::whole_sum, dst, src, line);
-    instruction.repeat = hetir_shim::masked(uint64_t(mask), sizeof(T), uint32_t(repeatTime));
-    instruction.repeat.dst_repeat = uint32_t(dstRepStride);
-    instruction.repeat.a_block = uint32_t(srcBlkStride);
-    instruction.repeat.a_repeat = uint32_t(srcRepStride);
-    instruction.kind = 0;
-    hetir_shim::issue(instruction);
-}
+struct Parts {
+    int32_t mask, times, dst_repeat, block, repeat;
+};
 
-template <typename T, bool isSetMask = true>
-void WholeReduceMax(const LocalTensor<T> &dst, const LocalTensor<T> &src, const int32_t mask, const int32_t repeatTime,
-    const int32_t dstRepStride, const int32_t srcBlkStride, const int32_t srcRepStride, ReduceOrder order = ReduceOrder::ORDER_VALUE_INDEX,
-    int line = __builtin_LINE()) {
-    hetir_shim::need<Op::whole_max, T>("WholeReduceMax", line);
-    auto instruction = hetir_shim::start("WholeReduceMax", Op::whole_max, dst, src, line);
-    instruction.repeat = hetir_shim::masked(uint64_t(mask), sizeof(T), uint32_t(repeatTime));
-    instruction.repeat.dst_repeat = uint32_t(dstRepStride);
-    instruction.repeat.a_block = uint32_t(srcBlkStride);
-    instruction.repeat.a_repeat = uint32_t(srcRepStride);
+template <Op op, typename T>
+void reduce_parts(const char *name, const Local<T> &dst, const Local<T> &src, const Parts &parts,
+                  AscendC::ReduceOrder order, int line) {
+    need<op, T>(name, line);
+    auto instruction = start(name, op, dst, src, line);
+    instruction.repeat = masked(uint64_t(parts.mask), sizeof(T), uint32_t(parts.times));
+    instruction.repeat.dst_repeat = uint32_t(parts.dst_repeat);
+    instruction.repeat.a_block = uint32_t(parts.block);
+    instruction.repeat.a_repeat = uint32_t(parts.repeat);
     instruction.kind = int(order);
-    hetir_shim::issue(instruction);
+    issue(instruction);
 }
 
-template <typename T, bool isSetMask = true>
-void WholeReduceMin(const LocalTensor<T> &dst, const LocalTensor<T> &src, const int32_t mask, const int32_t repeatTime,
-    const int32_t dstRepStride, const int32_t srcBlkStride, const int32_t srcRepStride, ReduceOrder order = ReduceOrder::ORDER_VALUE_INDEX,
-    int line = __builtin_LINE()) {
-    hetir_shim::need<Op::whole_min, T>("WholeReduceMin", line);
-    auto instruction = hetir_shim::start("WholeReduceMin", Op::whole_min, dst, src, line);
-    instruction.repeat = hetir_shim::masked(uint64_t(mask), sizeof(T), uint32_t(repeatTime));
-    instruction.repeat.dst_repeat = uint32_t(dstRepStride);
-    instruction.repeat.a_block = uint32_t(srcBlkStride);
-    instruction.repeat.a_repeat = uint32_t(srcRepStride);
-    instruction.kind = int(order);
-    hetir_shim::issue(instruction);
+}  // namespace hetir_shim
+
+namespace AscendC {
+
+// One result a repeat, a block or a pair, by the names of the reference.
+template <ReduceType kind, typename T, typename U, bool isSetMask = true>
+void ReduceRepeat(const LocalTensor<T> &dst, const LocalTensor<U> &src, const int32_t mask,
+                  const int32_t repeatTime, const int32_t dstRepStride, const int32_t srcBlkStride,
+                  const int32_t srcRepStride,
+                  ReduceOrder order = ReduceOrder::ORDER_VALUE_INDEX, int line = __builtin_LINE()) {
+    static_assert(std::is_same_v<T, U>, "ReduceRepeat keeps the element type");
+    constexpr Op op = kind == ReduceType::SUM   ? Op::whole_sum
+                      : kind == ReduceType::MAX ? Op::whole_max
+                                                : Op::whole_min;
+    hetir_shim::reduce_parts<op>("ReduceRepeat", dst, src,
+                                 {mask, repeatTime, dstRepStride, srcBlkStride, srcRepStride},
+                                 order, line);
+}
+template <ReduceType kind, typename T, typename U, bool isSetMask = true>
+void ReduceDataBlock(const LocalTensor<T> &dst, const LocalTensor<U> &src, const int32_t mask,
+                     const int32_t repeatTime, const int32_t dstRepStride,
+                     const int32_t srcBlkStride, const int32_t srcRepStride,
+                     int line = __builtin_LINE()) {
+    static_assert(std::is_same_v<T, U>, "ReduceDataBlock keeps the element type");
+    constexpr Op op = kind == ReduceType::SUM   ? Op::block_sum
+                      : kind == ReduceType::MAX ? Op::block_max
+                                                : Op::block_min;
+    hetir_shim::reduce_parts<op>("ReduceDataBlock", dst, src,
+                                 {mask, repeatTime, dstRepStride, srcBlkStride, srcRepStride},
+                                 ReduceOrder::ORDER_ONLY_VALUE, line);
+}
+template <ReduceType kind, typename T, typename U, bool isSetMask = true>
+void ReducePairElem(const LocalTensor<T> &dst, const LocalTensor<U> &src, const int32_t mask,
+                    const int32_t repeatTime, const int32_t dstRepStride,
+                    const int32_t srcBlkStride, const int32_t srcRepStride,
+                    int line = __builtin_LINE()) {
+    static_assert(kind == ReduceType::SUM, "ReducePairElem adds");
+    static_assert(std::is_same_v<T, U>, "ReducePairElem keeps the element type");
+    hetir_shim::reduce_parts<Op::pair_sum>("ReducePairElem", dst, src,
+                                           {mask, repeatTime, dstRepStride, srcBlkStride,
+                                            srcRepStride},
+                                           ReduceOrder::ORDER_ONLY_VALUE, line);
 }
 
-template <typename T, bool isSetMask = true>
-void BlockReduceSum(const LocalTensor<T> &dst, const LocalTensor<T> &src, const int32_t repeatTime, const int32_t mask,
-    const int32_t dstRepStride, const int32_t srcBlkStride, const int32_t srcRepStride,
-    int line = __builtin_LINE()) {
-    hetir_shim::need<Op::block_sum, T>("BlockReduceSum", line);
-    auto instruction = hetir_shim::start("BlockReduceSum", Op::block_sum, dst, src, line);
-    instruction.repeat = hetir_shim::masked(uint64_t(mask), sizeof(T), uint32_t(repeatTime));
-    instruction.repeat.dst_repeat = uint32_t(dstRepStride);
-    instruction.repeat.a_block = uint32_t(srcBlkStride);
-    instruction.repeat.a_repeat = uint32_t(srcRepStride);
-    instruction.kind = 0;
-    hetir_shim::issue(instruction);
-}
+// Their older names.
+#define HETIR_SHIM_WHOLE(NAME, KIND)                                                             \
+    template <typename T, bool isSetMask = true>                                                 \
+    void NAME(const LocalTensor<T> &dst, const LocalTensor<T> &src, const int32_t mask,          \
+              const int32_t repeatTime, const int32_t dstRepStride, const int32_t srcBlkStride,  \
+              const int32_t srcRepStride, ReduceOrder order = ReduceOrder::ORDER_VALUE_INDEX,    \
+              int line = __builtin_LINE()) {                                                     \
+        ReduceRepeat<ReduceType::KIND>(dst, src, mask, repeatTime, dstRepStride, srcBlkStride,   \
+                                       srcRepStride, order, line);                               \
+    }
+HETIR_SHIM_WHOLE(WholeReduceMax, MAX)
+HETIR_SHIM_WHOLE(WholeReduceMin, MIN)
+#undef HETIR_SHIM_WHOLE
 
 template <typename T, bool isSetMask = true>
-void BlockReduceMax(const LocalTensor<T> &dst, const LocalTensor<T> &src, const int32_t repeatTime, const int32_t mask,
-    const int32_t dstRepStride, const int32_t srcBlkStride, const int32_t srcRepStride,
-    int line = __builtin_LINE()) {
-    hetir_shim::need<Op::block_max, T>("BlockReduceMax", line);
-    auto instruction = hetir_shim::start("BlockReduceMax", Op::block_max, dst, src, line);
-    instruction.repeat = hetir_shim::masked(uint64_t(mask), sizeof(T), uint32_t(repeatTime));
-    instruction.repeat.dst_repeat = uint32_t(dstRepStride);
-    instruction.repeat.a_block = uint32_t(srcBlkStride);
-    instruction.repeat.a_repeat = uint32_t(srcRepStride);
-    instruction.kind = 0;
-    hetir_shim::issue(instruction);
+void WholeReduceSum(const LocalTensor<T> &dst, const LocalTensor<T> &src, const int32_t mask,
+                    const int32_t repeatTime, const int32_t dstRepStride,
+                    const int32_t srcBlkStride, const int32_t srcRepStride,
+                    int line = __builtin_LINE()) {
+    ReduceRepeat<ReduceType::SUM>(dst, src, mask, repeatTime, dstRepStride, srcBlkStride,
+                                  srcRepStride, ReduceOrder::ORDER_ONLY_VALUE, line);
 }
 
-template <typename T, bool isSetMask = true>
-void BlockReduceMin(const LocalTensor<T> &dst, const LocalTensor<T> &src, const int32_t repeatTime, const int32_t mask,
-    const int32_t dstRepStride, const int32_t srcBlkStride, const int32_t srcRepStride,
-    int line = __builtin_LINE()) {
-    hetir_shim::need<Op::block_min, T>("BlockReduceMin", line);
-    auto instruction = hetir_shim::start("BlockReduceMin", Op::block_min, dst, src, line);
-    instruction.repeat = hetir_shim::masked(uint64_t(mask), sizeof(T), uint32_t(repeatTime));
-    instruction.repeat.dst_repeat = uint32_t(dstRepStride);
-    instruction.repeat.a_block = uint32_t(srcBlkStride);
-    instruction.repeat.a_repeat = uint32_t(srcRepStride);
-    instruction.kind = 0;
-    hetir_shim::issue(instruction);
-}
+#define HETIR_SHIM_BLOCK(NAME, KIND)                                                             \
+    template <typename T, bool isSetMask = true>                                                 \
+    void NAME(const LocalTensor<T> &dst, const LocalTensor<T> &src, const int32_t repeatTime,    \
+              const int32_t mask, const int32_t dstRepStride, const int32_t srcBlkStride,        \
+              const int32_t srcRepStride, int line = __builtin_LINE()) {                         \
+        ReduceDataBlock<ReduceType::KIND>(dst, src, mask, repeatTime, dstRepStride,              \
+                                          srcBlkStride, srcRepStride, line);                     \
+    }
+HETIR_SHIM_BLOCK(BlockReduceSum, SUM)
+HETIR_SHIM_BLOCK(BlockReduceMax, MAX)
+HETIR_SHIM_BLOCK(BlockReduceMin, MIN)
+#undef HETIR_SHIM_BLOCK
 
 template <typename T, bool isSetMask = true>
-void PairReduceSum(const LocalTensor<T> &dst, const LocalTensor<T> &src, const int32_t mask, const int32_t repeatTime,
-    const int32_t dstRepStride, const int32_t srcBlkStride, const int32_t srcRepStride,
-    int line = __builtin_LINE()) {
-    hetir_shim::need<Op::pair_sum, T>("PairReduceSum", line);
-    auto instruction = hetir_shim::start("PairReduceSum", Op::pair_sum, dst, src, line);
-    instruction.repeat = hetir_shim::masked(uint64_t(mask), sizeof(T), uint32_t(repeatTime));
-    instruction.repeat.dst_repeat = uint32_t(dstRepStride);
-    instruction.repeat.a_block = uint32_t(srcBlkStride);
-    instruction.repeat.a_repeat = uint32_t(srcRepStride);
-    instruction.kind = 0;
-    hetir_shim::issue(instruction);
+void PairReduceSum(const LocalTensor<T> &dst, const LocalTensor<T> &src, const int32_t repeatTime,
+                   const int32_t mask, const int32_t dstRepStride, const int32_t srcBlkStride,
+                   const int32_t srcRepStride, int line = __builtin_LINE()) {
+    ReducePairElem<ReduceType::SUM>(dst, src, mask, repeatTime, dstRepStride, srcBlkStride,
+                                    srcRepStride, line);
 }
 
 }  // namespace AscendC
