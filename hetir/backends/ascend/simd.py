@@ -121,6 +121,7 @@ def _emitter(kernel: Kernel, layout: Layout, chip: Chip, shape: Shape, disjoint:
     emitter.positive = positive(kernel)
     emitter.varying_values = set()
     emitter.there = {}
+    emitter.kept = set()
     emitter.region = kernel.body
     emitter.group_block = Block()
     for name in ("kLanes", *(f"{n}_{a}" for n in _FRAME for a in "xyz"), *_LOCALS):

@@ -63,6 +63,4 @@ def _remove(block: Block, dead: set[str]) -> None:
     for node in block.nodes:
         for inner in blocks_of(node):
             _remove(inner, dead)
-    block.nodes = [
-        n for n in block.nodes if not (isinstance(n, Instr) and _target(n) in dead)
-    ]
+    block.nodes = [n for n in block.nodes if not (isinstance(n, Instr) and _target(n) in dead)]

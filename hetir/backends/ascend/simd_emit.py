@@ -273,34 +273,25 @@ class Emitter(Loops):
         name = op.name
         if isinstance(a, Uniform):
             a, b, name = b, a, _MIRRORED.get(name, name)
-        safe = all(v in self.safe for v in op.operands)
-        if not (isinstance(a, Affine) and isinstance(b, Uniform) and safe) or len(a.axes) != 1:
+        line = op.operands[0] if a is self.reps.get(op.operands[0]) else op.operands[1]
+        if not (isinstance(a, Affine) and isinstance(b, Uniform)) or len(a.axes) != 1:
             return None
         (axis,) = a.axes
         factor = a.factors[axis]
-        if not isinstance(factor, int) or factor < 1 or name == "ne":
+        if line not in self.safe or not isinstance(factor, int) or factor < 1 or name == "ne":
             return None
         if name == "eq" and factor != 1:
             return None
         self.at(op)
-        over = minus(_num(b.text), a.base)
         extent = self.shape.extents[axis]
-        if name in ("lt", "ge"):
-            end = self.clamped(_ceiling(over, factor), extent)
-        else:
-            end = self.clamped(_ceiling(plus(over, 1), factor), extent)
-        bound: tuple[Num, Num] | None = (0, end)
+        names = {"lt": "LanesBelow", "ge": "LanesBelow"}
+        end = self.lanes_end(names.get(name, "LanesUpTo"), a.base, _num(b.text), axis, factor)
+        bound: tuple[Num, Num] = (0, end)
         if name in ("ge", "gt"):
             bound = (end, extent)
         elif name == "eq":
-            bound = (self.clamped(over, extent), end)
+            bound = (self.lanes_end("LanesBelow", a.base, _num(b.text), axis, 1), end)
         return self.box({axis: bound})
-
-    def clamped(self, value: Num, extent: int) -> Num:
-        """A lane's number between 0 and the extent."""
-        if isinstance(value, int):
-            return min(max(value, 0), extent)
-        return self.scalar("int32_t", "lanes_end", f"Clamp({value}, 0, {extent})")
 
     def box(self, bounds: Mapping[int, tuple[Num, Num]]) -> Box:
         """A range on some axes."""
@@ -334,14 +325,6 @@ def _num(text: Num) -> Num:
 
 def _long(base: Num, users: Sequence[Operation]) -> bool:
     return isinstance(base, str) and (len(base) > 40 or (len(users) > 1 and " " in base))
-
-
-def _ceiling(value: Num, factor: int) -> Num:
-    if factor == 1:
-        return value
-    if isinstance(value, int):
-        return -(-value // factor)
-    return f"({value} + {factor - 1}) / {factor}"
 
 
 _MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}

@@ -56,6 +56,24 @@ template <typename T> __aicore__ inline T Greater(T a, T b) {
 __aicore__ inline int32_t Clamp(int64_t x, int64_t low, int64_t high) {
     return static_cast<int32_t>(x < low ? low : (x > high ? high : x));
 }""",
+    "LanesBelow": """\
+// How many of the first lanes lie below `stop`: a lane's number times `factor` after `first`.
+__aicore__ inline int32_t LanesBelow(int64_t first, int64_t stop, int32_t lanes,
+                                     int32_t factor = 1) {
+    if (first >= stop) return 0;
+    const uint64_t room = static_cast<uint64_t>(stop) - static_cast<uint64_t>(first);
+    const uint64_t below = (room - 1) / static_cast<uint64_t>(factor) + 1;
+    return below < static_cast<uint64_t>(lanes) ? static_cast<int32_t>(below) : lanes;
+}""",
+    "LanesUpTo": """\
+// How many of the first lanes do not lie above `last`.
+__aicore__ inline int32_t LanesUpTo(int64_t first, int64_t last, int32_t lanes,
+                                    int32_t factor = 1) {
+    if (first > last) return 0;
+    const uint64_t room = static_cast<uint64_t>(last) - static_cast<uint64_t>(first);
+    const uint64_t above = room / static_cast<uint64_t>(factor);
+    return above < static_cast<uint64_t>(lanes) ? static_cast<int32_t>(above) + 1 : lanes;
+}""",
     "ShiftedLeft": """\
 // The count is taken modulo the width.
 template <typename T> __aicore__ inline T ShiftedLeft(T a, T count) {

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 
 from hetir.backends.ascend.simd_memory import Memory
-from hetir.backends.ascend.simd_program import Access, Block, Branch, Buffer, Loop
+from hetir.backends.ascend.simd_program import (
+    Access,
+    Block,
+    Branch,
+    Buffer,
+    Declare,
+    Instr,
+    Loop,
+    Node,
+    blocks_of,
+)
 from hetir.backends.ascend.simd_reps import (
     FULL,
     Affine,
@@ -21,7 +31,6 @@ from hetir.backends.ascend.simd_reps import (
     Tensor,
     Uniform,
     grouped,
-    minus,
     plus,
 )
 from hetir.backends.ascend.simd_scalar import c_type
@@ -39,6 +48,8 @@ class Loops(Memory, ABC):
     varying_values: set[Value]
     positive: frozenset[Value]
     parameters: dict[Value, str]
+    kept: set[Buffer]
+    """Buffers that are carried, or read in more than one place of the program."""
 
     # ---- helpers -------------------------------------------------------------------------
 
@@ -123,6 +134,16 @@ class Loops(Memory, ABC):
         x, y, z = (bound if a == axis else None for a in range(3))
         return Box((x, y, z))
 
+    def lanes_end(self, name: str, first: Num, stop: Num, axis: int, factor: int) -> Num:
+        """How many lanes of an axis lie below a number, or not above it."""
+        extent = self.shape.extents[axis]
+        if isinstance(first, int) and isinstance(stop, int):
+            room = stop - first - (name == "LanesBelow")
+            return min(max(room // factor + 1, 0), extent)
+        steps = f", {factor}" if factor != 1 else ""
+        text = f"{name}({first}, {stop}, {extent}{steps})"
+        return self.scalar("int32_t", "lanes_end", text)
+
     def both(self, mask: Mask, cond: Rep) -> Mask:
         """The lanes of a mask where a condition holds."""
         if isinstance(mask, Box) and isinstance(cond, Box):
@@ -205,7 +226,30 @@ class Loops(Memory, ABC):
                 if text != target:
                     self.instr("S", f"{target} = {text};")
             elif (target, value) not in exported:
-                self.assign(target, value, mask)
+                ends = user.spec.terminator and mask == FULL
+                if not (ends and self._renamed(target, value)):
+                    self.assign(target, value, mask)
+
+    def _renamed(self, target: Buffer, value: Value) -> bool:
+        """Let the instruction that made a value in this block write it to its place at once.
+
+        Everything else that uses the value has been emitted, for it ends the block.
+        """
+        rep, nodes = self.reps.get(value), self.block.nodes
+        if not isinstance(rep, Tensor) or rep.start != 0 or rep.buffer in (target, *self.kept):
+            return False
+        made = rep.buffer
+        if (made.kind, made.count) != (target.kind, target.count):
+            return False
+        at = next((i for i, n in enumerate(nodes) if _touches(n, made)), len(nodes))
+        if not nodes[at:] or not _makes(nodes[at], made, target):
+            return False
+        if any(_touches(n, target) or _writes(n, made) for n in nodes[at + 1 :]):
+            return False
+        for node in nodes[at:]:
+            _rename(node, made, target)
+        self.reps[value] = Tensor(target, target.kind)
+        return True
 
     def _saved(self, value: Value, rep: Tensor | Bits) -> Rep:
         if isinstance(rep, Bits):
@@ -269,6 +313,9 @@ class Loops(Memory, ABC):
         ends = [r.terminator for r in op.regions]
         for index, value in enumerate(op.results):
             yes, no = (e.operands[index] for e in ends)
+            if yes is no and not self.pending(yes):
+                self.reps[value] = self.reps[yes]
+                continue
             choice = Operation(ops.SELECT, (op.operands[0], yes, no), (value,), {}, (), op.loc)
             for operand in choice.operands:
                 users = self.users.setdefault(operand, [])
@@ -279,8 +326,13 @@ class Loops(Memory, ABC):
         self.flush()
         self.at(op)
         outer = self.mask
-        homes = [self.buffer_for(v.type, v.name or "chosen") for v in op.results]
         arms = list(op.regions)
+        pairs = zip(*(r.terminator.operands for r in arms), strict=True)
+        homes: list[Buffer | None] = []
+        for value, (yes, no) in zip(op.results, pairs, strict=True):
+            homes.append(None if yes is no else self.buffer_for(value.type, value.name or "chosen"))
+            if yes is no:
+                self.reps[value] = self.reps[yes]
         order = [0, 1]
         if len(arms[1].body) == 1:
             # the empty side is the default of all lanes
@@ -299,7 +351,8 @@ class Loops(Memory, ABC):
                 self.move(homes, last.operands, FULL if whole else mask, last)
             self.block.nodes.append(node)
         for value, home in zip(op.results, homes, strict=True):
-            self.settle(value, home)
+            if home is not None:
+                self.settle(value, home)
 
     # ---- for -----------------------------------------------------------------------------
 
@@ -324,8 +377,12 @@ class Loops(Memory, ABC):
         if not isinstance(start, Affine) or len(start.axes) != 1:
             return False
         factor = start.factors[start.axes[0]]
-        known = all(v in self.safe for v in op.operands[:2])
+        known = op.operands[0] in self.safe and self._ends(op)
         return isinstance(factor, int) and factor > 0 and known and self._forward(op.operands[2])
+
+    def _ends(self, op: Operation) -> bool:
+        """Whether the index cannot pass the largest number on its last step."""
+        return op.operands[1] in self.safe or op.regions[0].args[0] in self.safe
 
     def _forward(self, step: Value) -> bool:
         text = str(self.text_of(step))
@@ -334,7 +391,7 @@ class Loops(Memory, ABC):
     def _head(self, op: Operation, name: str, start: Num) -> tuple[str, str]:
         """The head of a loop over a range, and a line for the end of its body."""
         stop, step = (str(self.text_of(v)) for v in op.operands[1:3])
-        if self._forward(op.operands[2]) and op.operands[1] in self.safe:
+        if self._forward(op.operands[2]) and self._ends(op):
             plus_step = f"++{name}" if step == "1" else f"{name} += {step}"
             return f"for (int64_t {name} = {start}; {name} < {stop}; {plus_step})", ""
         left = self.fresh(f"{name}_left")
@@ -372,6 +429,7 @@ class Loops(Memory, ABC):
                 first = initial[args.index(value)]
                 self.instr("S", f"{declared(value.type)} {home} = {self.text_of(first)};")
         lanes = [h if isinstance(h, Buffer) else None for h in homes]
+        self.kept.update(h for h in lanes if h is not None)
         self.move(lanes, initial, FULL, op)
         for value, home in zip(args, homes, strict=True):
             self.settle(value, home)
@@ -406,10 +464,8 @@ class Loops(Memory, ABC):
     def _inside_range(self, op: Operation, index: str, start: Affine, axis: int) -> Mask:
         factor = start.factors[axis]
         assert isinstance(factor, int)
-        over = minus(self.text_of(op.operands[1]), index)
-        ends = over if factor == 1 else f"({over} + {factor - 1}) / {factor}"
-        extent = self.shape.extents[axis]
-        end_ = self.scalar("int32_t", "lanes_end", f"Clamp({ends}, 0, {extent})")
+        stop = self.text_of(op.operands[1])
+        end_ = self.lanes_end("LanesBelow", index, stop, axis, factor)
         x, y, z = ((0, end_) if a == axis else None for a in range(3))
         return self.both(self.mask, Box((x, y, z)))
 
@@ -673,6 +729,52 @@ class Loops(Memory, ABC):
 
 
 Target = Buffer | str | None
+
+# instructions whose result may lie where an operand lies
+_IN_PLACE = frozenset(
+    ("Add", "Sub", "Mul", "Adds", "Muls", "Max", "Min", "Maxs", "Mins", "And", "Or", "Not", "Abs")
+)
+
+
+def _accesses(node: Node) -> Iterator[tuple[Access, bool]]:
+    """What a node and the nodes inside touch, and whether they write it."""
+    if isinstance(node, Instr):
+        yield from ((a, False) for a in node.reads)
+        yield from ((a, True) for a in node.writes)
+    for block in blocks_of(node):
+        for inner in block.nodes:
+            yield from _accesses(inner)
+
+
+def _touches(node: Node, buffer: Buffer) -> bool:
+    declared = isinstance(node, Declare) and node.buffer is buffer
+    return declared or any(a.place is buffer for a, _ in _accesses(node))
+
+
+def _writes(node: Node, buffer: Buffer) -> bool:
+    return any(a.place is buffer and writes for a, writes in _accesses(node))
+
+
+def _makes(node: Node, made: Buffer, target: Buffer) -> bool:
+    """Whether an instruction writes a buffer alone, and could write another that it may read."""
+    if not isinstance(node, Instr) or [w.place for w in node.writes] != [made]:
+        return False
+    reads = {a.place for a in node.reads}
+    return made not in reads and (target not in reads or node.op in _IN_PLACE)
+
+
+def _rename(node: Node, old: Buffer, new: Buffer) -> None:
+    """Put one buffer in the place of another in a node and the nodes inside."""
+    if isinstance(node, Instr):
+        word = re.compile(rf"\b{old.name}\b")
+        node.lines = [word.sub(new.name, line) for line in node.lines]
+        node.reads, node.writes = (
+            tuple(Access(new, a.start, a.stop) if a.place is old else a for a in accesses)
+            for accesses in (node.reads, node.writes)
+        )
+    for block in blocks_of(node):
+        for inner in block.nodes:
+            _rename(inner, old, new)
 
 
 def _source(mode: str, lane: int, distance: int, width: int, items: int) -> int | None:

@@ -94,7 +94,14 @@ class Memory(Vectors):
         return not several or self.shape.extents[0] * kind.bytes % _BLOCK == 0
 
     def _row_copies(
-        self, offset: Affine, kind: Scalar, made: Tensor, target: Pointer, *, into: bool
+        self,
+        offset: Affine,
+        kind: Scalar,
+        made: Tensor,
+        target: Pointer,
+        *,
+        into: bool,
+        shifted: bool = False,
     ) -> list[str]:
         """A copy of each row; `made` holds the lanes where they belong."""
         assert isinstance(self.mask, Box)
@@ -104,7 +111,7 @@ class Memory(Vectors):
         gx, gy, _ = self.shape.extents
         row: Num = 0 if self.shape.flat else times(gx, plus(y, times(gy, z)))
         del x
-        first, left = _aligned(low, per)
+        first, left = (0, 0) if shifted else _aligned(low, per)
         start = plus(row, first)
         place = made.text() if start == 0 else f"{made.buffer.name}[{start}]"
         at = offset.at((low, y, z))
@@ -149,7 +156,7 @@ class Memory(Vectors):
             return False
         assert isinstance(self.mask, Box)
         low = (self.mask.bounds[0] or (0, 0))[0]
-        if low != 0 and not (self.shape.flat and kind.bytes in (2, 4)):
+        if low != 0 and kind.bytes not in (2, 4):
             return False
         value = self.tensor(op.operands[2])
         if self.group.memory:
@@ -162,9 +169,9 @@ class Memory(Vectors):
             lines = self._row_copies(offset, kind, value, target, into=False)
         else:
             high = (self.mask.bounds[0] or (0, 0))[1]
-            value = self._shifted(value, low, minus(high, low))
-            at, count = offset.at((low, 0, 0)), minus(high, low)
-            lines = [f"CopyOut({target.text}, {at}, {value.text(storage(kind))}, {count});"]
+            reach = minus(high, low) if self.shape.flat else minus(self.shape.items, low)
+            value = self._shifted(value, low, reach)
+            lines = self._row_copies(offset, kind, value, target, into=False, shifted=True)
         self.instr("MTE3", lines, [self.access(value)], [Access(target.place)], op="CopyOut")
         return True
 
@@ -177,8 +184,8 @@ class Memory(Vectors):
         """The lanes from `low` on, at the front of a tensor."""
         size = value.buffer.size
         made = self.temp(value.buffer.kind, "shifted")
-        self.gather(made, value.text(value.buffer.kind), self.access(value), (size, 0, 0),
-                    times(size, low), count)  # fmt: skip
+        source, factors = value.text(value.buffer.kind), self._linear_factors(size)
+        self.gather(made, source, self.access(value), factors, times(size, low), count)
         return made
 
     def gather(
