@@ -175,7 +175,25 @@ class Array:
     def to(self, device: str | Device) -> Array:
         """This array on another device; itself when it lies there already."""
         target = self.device.peer(device)
-        return self if target is self.device else target.array(self.numpy())
+        if target is self.device:
+            return self
+        alike = type(target.driver) is type(self.device.driver)
+        whole = self.nbytes and self.flags.c_contiguous
+        made = self._copied(target) if alike and whole else None
+        return target.array(self.numpy()) if made is None else made
+
+    def _copied(self, target: Device) -> Array | None:
+        """A copy on a device that reads this one's memory itself, if it does."""
+        self.settle(writes=False)
+        made, source = target.empty(self.shape, self.dtype), self.device
+        source.driver.mark(source.default_queue.handle).wait()
+        queue, to = target.default_queue.handle, (made.buffer.memory, 0)
+        of = self.buffer.memory, self.offset
+        done = target.driver.copy_from(queue, to, source.driver, of, self.nbytes)
+        if done is None:
+            return None
+        done.wait()
+        return made
 
     def copy_from(self, source: Any) -> None:
         """Write all elements from an array of the same shape and type, after who uses them.

@@ -189,6 +189,13 @@ class Driver(ABC):
     def copy(self, queue: Any, to: tuple[Memory, int], of: tuple[Memory, int], size: int) -> Event:
         """Copy within the device, in order. The ranges do not overlap."""
 
+    def copy_from(
+        self, queue: Any, to: tuple[Memory, int], source: Driver, of: tuple[Memory, int], size: int
+    ) -> Event | None:
+        """Copy from another device without the host, in order; None where there is no way."""
+        del queue, to, source, of, size
+        return None
+
     @abstractmethod
     def make_queue(self) -> Any:
         """A new queue, independent of the others."""

@@ -8,22 +8,43 @@ enum { NOT_INITIALIZED = 3, NO_DEVICE = 100, INVALID_CONTEXT = 201, INVALID_IMAG
 enum { MODULES = 4096, MAX_SHARED = 232448, STATIC_SHARED = 49152 };
 
 typedef struct { char *text; int live; } module;
-typedef struct { int module, kernel, dynamic; size_t sizes[4]; int count; char entry[128]; } function;
+typedef struct { int module, kernel, dynamic; size_t sizes[4], fixed; int count; char entry[128]; } function;
 typedef struct { event *item; int live; } mark;
 typedef int executor(const char *ptx, const char *entry, const int64_t *grid, const int64_t *group,
                      unsigned shared, const void *params, size_t size);
 
 static module modules[MODULES];
 static function functions[MODULES];
-static int module_count, function_count, initialised, device_count = 1, retained, marks, pinned;
-static char the_context[8];
+static int module_count, function_count, initialised, device_count = 1, retained[4], marks, pinned;
+static char contexts[4][8]; /* the primary context of each device */
+static struct { uint64_t address; const void *context; } owners[MODULES];
+static int owner_count;
 static _Thread_local void *stack[8];
 static _Thread_local int depth;
 static executor *run_ptx;
 
+static int is_context(const void *context)
+{
+    for (int i = 0; i < 4; i++)
+        if (context == contexts[i])
+            return retained[i] > 0;
+    return 0;
+}
+
+/* The context in which the allocation around an address was made. */
+static const void *owner_of(uint64_t address)
+{
+    const void *found = NULL;
+    uint64_t nearest = 0;
+    for (int i = 0; i < owner_count; i++)
+        if (owners[i].address <= address && owners[i].address >= nearest)
+            nearest = owners[i].address, found = owners[i].context;
+    return found;
+}
+
 #define CHECKED(name)                                   \
     CALL(name);                                         \
-    if (depth == 0 || stack[depth - 1] != the_context) { \
+    if (depth == 0 || !is_context(stack[depth - 1])) { \
         code = INVALID_CONTEXT;                         \
         goto out;                                       \
     }
@@ -76,15 +97,18 @@ int cuDeviceGetAttribute(int *value, int attribute, int device)
 int cuDevicePrimaryCtxRetain(void **context, int device)
 {
     CALL("cuDevicePrimaryCtxRetain");
-    (void)device;
-    retained++;
-    *context = the_context;
+    if (device < 0 || device >= device_count) {
+        code = 101;
+        goto out;
+    }
+    retained[device]++;
+    *context = contexts[device];
     END;
 }
 
 int cuCtxPushCurrent_v2(void *context)
 {
-    if (context != the_context || depth == 8)
+    if (!is_context(context) || depth == 8)
         return INVALID_CONTEXT;
     stack[depth++] = context;
     return OK;
@@ -103,6 +127,13 @@ int cuMemAlloc_v2(uint64_t *address, size_t size)
     CHECKED("cuMemAlloc");
     pthread_mutex_unlock(&lock);
     code = size == 0 ? BAD_VALUE : fnAlloc(size, address);
+    if (code == OK) { /* addresses are never used twice */
+        pthread_mutex_lock(&lock);
+        owners[owner_count % MODULES].address = *address;
+        owners[owner_count % MODULES].context = stack[depth - 1];
+        owner_count = owner_count + 1 < MODULES ? owner_count + 1 : MODULES;
+        pthread_mutex_unlock(&lock);
+    }
     return code;
 out:
     pthread_mutex_unlock(&lock);
@@ -227,6 +258,22 @@ int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t of, size_t size, void *stream)
     END;
 }
 
+int cuMemcpyPeerAsync(uint64_t to, void *there, uint64_t of, void *here, size_t size, void *stream)
+{
+    CHECKED("cuMemcpyPeerAsync");
+    event *e;
+    if (there == here || owner_of(to) != there || owner_of(of) != here || !at(to, size) || !at(of, size)) {
+        code = BAD_VALUE;
+        goto out;
+    }
+    e = fresh();
+    e->to = to;
+    e->of = of;
+    e->size = size;
+    code = post(stream, NULL, 0, e);
+    END;
+}
+
 int cuEventCreate(mark **made, unsigned flags)
 {
     CHECKED("cuEventCreate");
@@ -331,6 +378,8 @@ static int parse(function *f, const char *text, const char *entry)
     for (at_ = strchr(at_, '['); at_ && at_ < end && f->count < 4; at_ = strchr(at_ + 1, '['))
         f->sizes[f->count++] = (size_t)atol(at_ + 1);
     snprintf(f->entry, sizeof f->entry, "%s", entry);
+    at_ = strstr(text, "hetir_shared["); /* what a module declares for itself */
+    f->fixed = at_ ? (size_t)atol(at_ + sizeof "hetir_shared[" - 1) : 0;
     return 1;
 }
 
@@ -364,12 +413,20 @@ int cuFuncSetAttribute(int64_t f, int attribute, int value)
     END;
 }
 
-int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, int64_t f, int items, size_t shared)
+/* CUDA C++ Programming Guide, compute capability 9.0: 64 warps, 32 blocks and 228 KiB of shared
+ * memory a multiprocessor, 1 KiB of which the system takes for each block. */
+int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, int64_t which, int items, size_t shared)
 {
     CHECKED("cuOccupancyMaxActiveBlocksPerMultiprocessor");
-    (void)f;
-    (void)shared;
-    *blocks = 2048 / items;
+    if (which < 1 || which > function_count || items < 1 || items > 1024) {
+        code = BAD_VALUE;
+        goto out;
+    }
+    size_t own = functions[which - 1].fixed + shared, taken = (own + 127) / 128 * 128 + 1024;
+    int warps = (items + 31) / 32, by_shared = (int)(228 * 1024 / taken);
+    *blocks = 64 / warps < 32 ? 64 / warps : 32;
+    if (by_shared < *blocks)
+        *blocks = by_shared;
     END;
 }
 

@@ -17,6 +17,7 @@ from hetir import compiler, library
 from hetir.artifact import Resources
 from hetir.emulator.ptx import Machine, Memory, parse
 from hetir.runtime import DeviceError, DriverAbsentError, DriverError, LaunchFailedError
+from hetir.runtime.device import Device
 from hetir.runtime.drivers import cuda, libcuda
 from hetir.runtime.hostmemory import host_bytes
 from hetir.testing import differences
@@ -235,6 +236,47 @@ def test_the_probe_takes_the_library_that_is_named(cuda_library, monkeypatch):
     assert found.portrait.units == 4
 
 
+@pytest.fixture
+def two_gpus(fake, cuda_library):
+    fake.raw.fakeSetDevices(2)
+    found = {}
+    for ordinal in range(cuda_library.start()):
+        driver = cuda.CudaDriver(cuda_library, ordinal)
+        found[driver.portrait.name] = Device(driver, found.__getitem__)
+    yield found
+    for one in found.values():
+        one.wait()
+    gc.collect()
+    fake.raw.fakeSetDevices(1)
+
+
+def test_arrays_go_from_one_gpu_to_another_without_the_host(fake, two_gpus):
+    first, second = two_gpus["cuda:0"], two_gpus["cuda:1"]
+    assert second.portrait.title == "Fake GPU 1"
+    x = np.arange(100_000, dtype=np.float32).reshape(100, 1000)
+    here = first.array(x)
+    fake.calls()
+    there = here.to("cuda:1")
+    assert "cuMemcpyPeerAsync" in (calls := fake.calls())
+    assert not {"cuMemcpyDtoHAsync", "cuMemcpyHtoDAsync"} & set(calls)
+    assert there.device is second
+    np.testing.assert_array_equal(there.numpy(), x)
+    part = here[10:20]  # a view that is contiguous goes the same way, another one by the host
+    np.testing.assert_array_equal(part.to("cuda:1").numpy(), x[10:20])
+    assert "cuMemcpyPeerAsync" in fake.calls()
+    np.testing.assert_array_equal(here[:, 3].to("cuda:1").numpy(), x[:, 3])
+    assert "cuMemcpyPeerAsync" not in fake.calls()
+    assert here.to("cuda:0") is here
+
+
+def test_a_failing_copy_between_gpus_is_named(fake, two_gpus):
+    here = two_gpus["cuda:0"].array(np.ones(64, np.float32))
+    fake.fail("cuMemcpyPeerAsync", 1)
+    with pytest.raises(DriverError, match=r"`cuMemcpyPeerAsync` failed with CUDA_ERROR_INVALID"):
+        here.to("cuda:1")
+    np.testing.assert_array_equal(here.to("cuda:1").numpy(), np.ones(64))
+
+
 # ---- kernels, end to end -----------------------------------------------------------------
 
 
@@ -264,7 +306,8 @@ def test_library_kernels_give_the_evaluators_bits(fake, cuda_bench, name):
 
 def entry(name, *, body="ret;", shared=0, bench=None):
     """An artifact that the executor runs."""
-    text = f".visible .entry {name}(.param .align 8 .b8 launch[88]) {{ {body} }}"
+    static = f".shared .align 16 .b8 hetir_shared[{shared}];" if 0 < shared <= 49152 else ""
+    text = f"{static}\n.visible .entry {name}(.param .align 8 .b8 launch[88]) {{ {body} }}"
     artifact = replace(bench.artifact("spin"), entry=name)
     return replace(
         artifact,
@@ -324,6 +367,15 @@ def test_a_cooperative_kernel_waits_for_the_grid(fake, cuda_bench):
         program.launch(arguments, grid=9, workgroup=8).wait()
 
 
-def test_the_drivers_own_occupancy_is_read(fake, cuda_bench):
-    program = cuda_bench.device.load(entry("occupied", bench=cuda_bench))
-    assert cuda_bench.driver.resident_groups(program.handle, 256) == 8
+def test_the_drivers_own_occupancy_is_hetirs(fake, cuda_bench):
+    """The make-believe library counts as CUDA does for a kernel of few registers on sm_90."""
+    for shared in (0, 1000, 40_000, 100_000, 232_448):
+        program = cuda_bench.device.load(
+            entry(f"occupied{shared}", shared=shared, bench=cuda_bench)
+        )
+        for items in (1, 32, 33, 96, 128, 256, 1000, 1024):
+            own = hetir.occupancy(
+                "ptx:sm_90", workgroup_size=items, registers=16, shared_bytes=shared
+            )
+            theirs = cuda_bench.driver.resident_groups(program.handle, items)
+            assert theirs == own.groups_per_unit, (shared, items)

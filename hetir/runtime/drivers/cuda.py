@@ -243,6 +243,24 @@ class CudaDriver(Driver):
             self.library.call("cuMemcpyDtoDAsync_v2", *places, size, queue)
             return CudaEvent(self, begin, self._record(queue))
 
+    def copy_from(
+        self, queue: Any, to: tuple[Memory, int], source: Driver, of: tuple[Memory, int], size: int
+    ) -> Event | None:
+        """Copy from another GPU of this library, over whatever connects the two."""
+        if not isinstance(source, CudaDriver) or source.library is not self.library:
+            return None
+        with self._current():
+            begin = self._record(queue)
+            there = to[0].address + to[1], self._context
+            here = of[0].address + of[1], source.context
+            self.library.call("cuMemcpyPeerAsync", *there, *here, size, queue)
+            return CudaEvent(self, begin, self._record(queue))
+
+    @property
+    def context(self) -> Any:
+        """The device's primary context."""
+        return self._context
+
     # ---- streams and events ---------------------------------------------------------
 
     def make_queue(self) -> Any:

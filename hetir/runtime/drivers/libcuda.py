@@ -35,6 +35,7 @@ int cuMemFreeHost(void *host);
 int cuMemcpyHtoDAsync_v2(uint64_t to, const void *host, size_t size, void *stream);
 int cuMemcpyDtoHAsync_v2(void *host, uint64_t of, size_t size, void *stream);
 int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t of, size_t size, void *stream);
+int cuMemcpyPeerAsync(uint64_t to, void *there, uint64_t of, void *here, size_t size, void *stream);
 int cuStreamCreate(void **stream, unsigned flags);
 int cuStreamDestroy_v2(void *stream);
 int cuStreamSynchronize(void *stream);
