@@ -4,7 +4,15 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from hetir.emulator.ascend import ORDERS, Shape, compilers, launch_block, run, sync_sites
+from hetir.emulator.ascend import (
+    ORDERS,
+    Shape,
+    compilers,
+    launch_block,
+    removals,
+    run,
+    sync_sites,
+)
 from tests.unit.ascend_shim_support import HEAD, call, needs_compiler, numbers, unit
 
 pytestmark = needs_compiler
@@ -628,3 +636,32 @@ def test_sites_are_numbered_in_textual_order():
     assert sync_sites("\n  PipeBarrier<PIPE_V>();\n")[0].line == 2
     with pytest.raises(ValueError, match="line 1 holds two"):
         sync_sites("SetFlag<HardEvent::V_S>(0); WaitFlag<HardEvent::V_S>(0);")
+
+
+def test_removals_take_a_flag_with_its_wait():
+    text = """
+    SetFlag<HardEvent::V_S>(0);
+    SetFlag<HardEvent::V_S>(1);
+    WaitFlag<HardEvent::V_S>(1);
+    PipeBarrier<PIPE_V>();
+    WaitFlag<HardEvent::V_S>(0);
+    CrossCoreSetFlag<0, PIPE_MTE3>(5);
+    CrossCoreWaitFlag(5);
+    WaitFlag<HardEvent::V_S>(0);
+    """
+    groups = [tuple(site.index for site in group) for group in removals(text)]
+    assert groups == [(0, 4), (1, 2), (3,), (5, 6), (7,)]
+
+
+def test_what_is_left_when_a_pair_goes_is_refused_or_still_right():
+    needless = []
+    for group in removals(SOURCE):
+        name = kernel_of(SOURCE, group[0].line).partition("void ")[2].partition("(")[0]
+        if name not in {"saxpy", "meet", "meet_by_flags", "reverse", "sum"}:
+            continue
+        left_out = [site.index for site in group]
+        report, (_, y, z) = call(SOURCE, name, blocks=3, disabled=left_out, seconds=1)
+        _, want_y, want_z = expected(name, 3)
+        if report.ok and np.array_equal(y, want_y) and np.array_equal(z, want_z):
+            needless.append((name, group[0].detail))
+    assert needless == []

@@ -7,7 +7,7 @@ find is reported with the line of the source; `docs/ascend-shim.md` lists them.
 from hetir.emulator.ascend.build import ShimBuildError, compilers
 from hetir.emulator.ascend.report import Fault, Report, ShimFaultError
 from hetir.emulator.ascend.run import ORDERS, Job, Place, Shape, launch_block, run, run_in_place
-from hetir.emulator.ascend.sites import Sync, sync_sites
+from hetir.emulator.ascend.sites import Sync, removals, sync_sites
 
 __all__ = [
     "ORDERS",
@@ -21,6 +21,7 @@ __all__ = [
     "Sync",
     "compilers",
     "launch_block",
+    "removals",
     "run",
     "run_in_place",
     "sync_sites",

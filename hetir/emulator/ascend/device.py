@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from hetir.emulator.ascend.build import ShimBuildError, library
 from hetir.emulator.ascend.run import (
     CORES,
     Job,
+    Map,
     Place,
     Shape,
     arch_number,
@@ -32,8 +32,8 @@ Stretch = tuple[int, int, int, bool, str]
 def prepare(source: str, entry: str, target: str) -> Callable[..., None]:
     """A kernel of a source for a target such as `ascend:910b`, ready to run.
 
-    The function takes the memory file, its maps, the stretches that the kernel may touch, its
-    parameters, the grid and workgroup, and when to stop. It raises ShimFaultError.
+    The function takes what is mapped, what of it the kernel may touch, the kernel's parameters,
+    grid and workgroup, and when to stop. It raises ShimFaultError.
 
     Raises:
         ShimBuildError: the compiler refused the source.
@@ -45,8 +45,7 @@ def prepare(source: str, entry: str, target: str) -> Callable[..., None]:
     bounds = launch_bounds(source, entry)
 
     def execute(
-        file: str,
-        maps: Sequence[tuple[int, int, int]],
+        maps: Sequence[Map],
         stretches: Sequence[Stretch],
         arguments: Sequence[int],
         shape: tuple[Dims, Dims],
@@ -59,7 +58,6 @@ def prepare(source: str, entry: str, target: str) -> Callable[..., None]:
         job = Job(
             built=built,
             entry=entry,
-            memory=Path(file),
             maps=tuple(maps),
             places=places,
             arguments=tuple(arguments),

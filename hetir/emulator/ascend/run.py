@@ -50,6 +50,10 @@ class Place:
     name: str
 
 
+Map = tuple[int, int, int, str]
+"""Address, size, offset in a file, and the file, of memory."""
+
+
 def launch_block(shape: Shape, arguments: bytes = b"") -> bytes:
     """The block that ends a kernel's parameters: grid and workgroup (int64), then arguments."""
     return np.array([*shape.grid, *shape.workgroup], "<i8").tobytes() + arguments
@@ -162,8 +166,9 @@ def run(
         job = Job(
             built=built,
             entry=name,
-            memory=memory,
-            maps=tuple((p.address, p.size, at) for p, at in zip(places, offsets, strict=True)),
+            maps=tuple(
+                (p.address, p.size, at, str(memory)) for p, at in zip(places, offsets, strict=True)
+            ),
             places=tuple(places),
             arguments=tuple(place.address for place in places),
             arch=number,
@@ -205,10 +210,9 @@ def launch_bounds(source: str, entry: str) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One run of a compiled kernel over memory that lies in a file.
+    """One run of a compiled kernel over memory that lies in files.
 
-    `maps` are address, size and offset in the file of what is mapped, `places` what of it the
-    kernel may touch.
+    `maps` says what is mapped, `places` what of it the kernel may touch.
     `built` is what `library` gave, `arguments` are the kernel's parameters (addresses), `lines`
     the lines whose synchronising calls do nothing, `order` what `order_words` gave, `bounds` what
     its `__launch_bounds__` says.
@@ -216,8 +220,7 @@ class Job:
 
     built: Path
     entry: str
-    memory: Path
-    maps: tuple[tuple[int, int, int], ...]
+    maps: tuple[Map, ...]
     places: tuple[Place, ...]
     arguments: tuple[int, ...]
     arch: int
@@ -236,7 +239,6 @@ class Job:
         rows = [
             f"library {self.built}",
             f"entry {self.entry}",
-            f"memory {self.memory}",
             f"report {report}",
             f"arch {self.arch}",
             f"blocks {self.blocks}",
@@ -250,7 +252,7 @@ class Job:
             "disabled " + " ".join(map(str, self.lines)),
         ]
         rows += ["simt", f"bounds {self.bounds}"] if self.arch == 3510 else []
-        rows += [f"map {address} {size} {offset}" for address, size, offset in self.maps]
+        rows += [f"map {at} {size} {offset} {file}" for at, size, offset, file in self.maps]
         rows += [
             f"region {at.address} {at.size} {at.item} {int(at.writable)} {at.name}"
             for at in self.places

@@ -42,6 +42,37 @@ class Sync:
     detail: tuple[str, str]
 
 
+_WITH = {"SetFlag": "WaitFlag", "CrossCoreSetFlag": "CrossCoreWaitFlag", "IBSet": "IBWait"}
+
+
+def removals(source: str) -> tuple[tuple[Sync, ...], ...]:
+    """What to leave out, one at a time, to show that each piece of synchronisation is needed.
+
+    A flag goes with the wait for it (the next one in the text of the same event), since a lone
+    half is found at once; everything else goes alone.
+    """
+    sites = sync_sites(source)
+    found: list[tuple[Sync, ...]] = []
+    taken: set[int] = set()
+    for site in sites:
+        if site.index in taken:
+            continue
+        partner = _WITH.get(site.call)
+        later = (s for s in sites[site.index + 1 :] if _waits(s, site, partner, taken))
+        wait = next(later, None) if partner else None
+        found.append((site,) if wait is None else (site, wait))
+        taken.update(each.index for each in found[-1])
+    return tuple(found)
+
+
+def _waits(site: Sync, flag: Sync, call: str | None, taken: set[int]) -> bool:
+    if site.call != call or site.index in taken:
+        return False
+    # across cores only the number is the same on both sides
+    whole = call == "WaitFlag"
+    return site.detail == flag.detail if whole else site.detail[1] == flag.detail[1]
+
+
 def sync_sites(source: str) -> tuple[Sync, ...]:
     """Every synchronising call of a source in textual order.
 

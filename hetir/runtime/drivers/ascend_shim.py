@@ -38,8 +38,7 @@ class Stretch(NamedTuple):
 
 Execute = Callable[
     [
-        str,
-        Sequence[tuple[int, int, int]],
+        Sequence[tuple[int, int, int, str]],
         Sequence[Stretch],
         Sequence[int],
         tuple[Dims, Dims],
@@ -47,8 +46,8 @@ Execute = Callable[
     ],
     None,
 ]
-"""Runs a grid: the memory file; address, size and offset in it of what is mapped; what the kernel
-may touch; its parameters; grid and workgroup; when to stop. Raises what the launch should raise."""
+"""Runs a grid: address, size, offset in a file and the file of what is mapped; what the kernel may
+touch; its parameters; grid and workgroup; when to stop. Raises what the launch should raise."""
 
 Prepare = Callable[[str, str, str], Execute]
 """Compiles source for one of its kernels and a target. Raises DriverError."""
@@ -62,24 +61,38 @@ class Loaded:
     execute: Execute
 
 
+class Block(NamedTuple):
+    """What an allocation is to the arena: pages of a file that has no name."""
+
+    file: int
+    pages: int
+
+
 @dataclass(slots=True)
 class Arena:
-    """A file without a name, whose parts are mapped at addresses that the child uses too."""
+    """Memory of such a file, mapped at addresses that the child uses too.
 
+    A forked process takes a file of its own for what it allocates, at addresses that are still
+    free; what it inherited is its parent's.
+    """
+
+    process: int = 0
     file: int = -1
     used: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
-    spare: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
+    spare: dict[int, list[Memory]] = field(default_factory=dict[int, list[Memory]])
 
     def take(self, size: int) -> Memory:
         """`size` bytes on pages of their own, an unmapped page after them. Raises MemoryError."""
         pages = max(1, -(-size // _PAGE))
         with self.lock:
-            if self.file < 0:
+            if self.process != os.getpid():
+                self.process, self.spare = os.getpid(), {}
                 self.file = os.memfd_create("hetir-ascend-shim")
             found = self.spare.get(pages)
             if found:
-                return Memory(_BASE + found.pop(), size, pages)
+                memory = found.pop()
+                return Memory(memory.address, size, memory.token)
             offset = self.used
             try:
                 os.ftruncate(self.file, offset + pages * _PAGE)
@@ -87,21 +100,18 @@ class Arena:
                 raise MemoryError from None
             _map(_BASE + offset, pages * _PAGE, self.file, offset)
             self.used += (pages + 1) * _PAGE
-            return Memory(_BASE + offset, size, pages)
+            return Memory(_BASE + offset, size, Block(self.file, pages))
 
     def give_back(self, memory: Memory) -> None:
         """Keep the pages for the next allocation of their number."""
         with self.lock:
-            self.spare.setdefault(memory.token, []).append(memory.address - _BASE)
-            memory.token = None
+            if memory.token.file == self.file:
+                self.spare.setdefault(memory.token.pages, []).append(memory)
 
-    def path(self) -> str:
-        """The file's name, for a child while this process lives."""
-        return f"/proc/{os.getpid()}/fd/{self.file}"
-
-    def map_of(self, memory: Memory) -> tuple[int, int, int]:
-        """An allocation's address, size and offset in the file."""
-        return memory.address, max(memory.size, 1), memory.address - _BASE
+    def map_of(self, memory: Memory) -> tuple[int, int, int, str]:
+        """An allocation's address, size and offset, and its file while this process lives."""
+        file = f"/proc/{os.getpid()}/fd/{memory.token.file}"
+        return memory.address, max(memory.size, 1), memory.address - _BASE, file
 
 
 def _map(address: int, size: int, file: int, offset: int) -> None:
@@ -185,7 +195,6 @@ class AscendShimDriver(ThreadDriver):
             try:
                 host_bytes(block.address, len(words))[:] = memoryview(words)
                 loaded.execute(
-                    _ARENA.path(),
                     [_ARENA.map_of(memory) for memory in (*named.values(), block)],
                     [*stretches, _whole(block, "the launch block", writes=False)],
                     [*arrays, block.address],

@@ -93,7 +93,6 @@ void read_job(const char *path) {
         words >> key;
         if (key == "library") words >> job.library;
         else if (key == "entry") words >> job.entry;
-        else if (key == "memory") words >> job.memory;
         else if (key == "report") words >> job.report;
         else if (key == "arch") words >> job.arch;
         else if (key == "blocks") words >> job.blocks;
@@ -119,8 +118,9 @@ void read_job(const char *path) {
             region.end = region.begin + bytes;
             job.regions.push_back(region);
         } else if (key == "map") {
-            std::array<uint64_t, 3> map{};
-            words >> map[0] >> map[1] >> map[2];
+            Map map{};
+            words >> map.address >> map.bytes >> map.offset;
+            std::getline(words >> std::ws, map.file);
             job.maps.push_back(map);
         } else if (key == "argument") {
             uint64_t address;
@@ -132,20 +132,20 @@ void read_job(const char *path) {
 
 // Each lies at its own address, with nothing mapped on the pages around it.
 void map_memory() {
-    const int file = open(job.memory.c_str(), O_RDWR);
     const uint64_t page = 4096;
-    for (const auto &map : job.maps) {
-        const uint64_t first = map[0] / page * page;
-        const uint64_t bytes = (map[0] + map[1] + page - 1) / page * page - first;
-        if (map[1] == 0) continue;
+    for (const Map &map : job.maps) {
+        const uint64_t first = map.address / page * page;
+        const uint64_t bytes = (map.address + map.bytes + page - 1) / page * page - first;
+        if (map.bytes == 0) continue;
+        const int file = open(map.file.c_str(), O_RDWR);
         void *at = mmap(reinterpret_cast<void *>(first), bytes, PROT_READ | PROT_WRITE,
-                        MAP_SHARED | MAP_FIXED_NOREPLACE, file, off_t(map[2] / page * page));
+                        MAP_SHARED | MAP_FIXED_NOREPLACE, file, off_t(map.offset / page * page));
+        close(file);
         if (at != reinterpret_cast<void *>(first))
             refuse("memory", 0, "no room for %llu bytes at 0x%llx",
-                   static_cast<unsigned long long>(map[1]),
-                   static_cast<unsigned long long>(map[0]));
+                   static_cast<unsigned long long>(map.bytes),
+                   static_cast<unsigned long long>(map.address));
     }
-    close(file);
 }
 
 

@@ -90,6 +90,15 @@ void write_back(uint64_t base, Line &line) {
     }
 }
 
+// A cache may give up any line at any time.
+void evict_at_random() {
+    if (job.order != Order::random || current->cache.empty() || random_number() % 8 != 0) return;
+    auto line = current->cache.begin();
+    std::advance(line, long(random_number() % current->cache.size()));
+    write_back(line->first, line->second);
+    current->cache.erase(line);
+}
+
 void check_scalar(uint64_t address, uint64_t limit, Type type, bool writes, int line) {
     const uint32_t size = size_of(type);
     check_global(address, size, limit, writes, line, writes ? "SetValue" : "GetValue");
@@ -99,6 +108,7 @@ void check_scalar(uint64_t address, uint64_t limit, Type type, bool writes, int 
     current->last_line = line;
     advance(Pipe::S, line);
     touch_global(Pipe::S, {address, size}, writes, line);
+    evict_at_random();
 }
 
 }  // namespace

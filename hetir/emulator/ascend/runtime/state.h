@@ -32,8 +32,13 @@ struct Region {
     std::string name;
 };
 
+struct Map {
+    uint64_t address, bytes, offset;
+    std::string file;
+};
+
 struct Job {
-    std::string library, entry, memory, report;
+    std::string library, entry, report;
     int arch = 2201, blocks = 1, cores = 48;
     Order order = Order::newest;
     uint64_t seed = 1;
@@ -43,7 +48,7 @@ struct Job {
     std::unordered_set<int> disabled;
     std::vector<Region> regions;
     std::vector<uint64_t> arguments;
-    std::vector<std::array<uint64_t, 3>> maps;  // address, size, offset in the file
+    std::vector<Map> maps;
 };
 extern Job job;
 
