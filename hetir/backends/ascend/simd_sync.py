@@ -30,11 +30,13 @@ from hetir.backends.ascend.simd_program import (
     Loop,
     Node,
     Sync,
+    count_syncs,
     instructions,
 )
 
 ALL = "ALL"
 EVENTS = 8
+_THOROUGH = 20_000  # steps times syncs: up to here each sync is tried, beyond only the likely ones
 _READ, _WRITE = 0, 1
 _EVERY = (1 << len(PIPES)) - 1
 _S = PIPES.index("S")
@@ -54,7 +56,12 @@ def synchronise(program: Block) -> None:
         analysis.changed = False
         analysis.idle.clear()
         analysis.block(program, memory.nothing())
-    for instr, sync in list(analysis.idle):
+    candidates = dict(analysis.idle)
+    steps = len(memory.touched)
+    if steps * count_syncs(program) <= _THOROUGH:
+        candidates |= dict.fromkeys((i, s) for i in memory.touched for s in i.syncs)
+    candidates |= dict.fromkeys((i, s) for i in memory.touched for s in i.syncs if s.source == ALL)
+    for instr, sync in candidates:
         at = instr.syncs.index(sync)
         instr.syncs.pop(at)
         if not covered(program, memory):
@@ -256,7 +263,3 @@ class _Analysis:
         if source != target and target != _S:
             state[self.memory.event(sync), target, _WRITE] = _EVERY & ~(1 << target)
 
-
-def all_syncs(program: Block) -> list[Sync]:
-    """Every flag and barrier, in program order."""
-    return [s for i in instructions(program) for s in i.syncs]

@@ -71,17 +71,12 @@ def resolve(name: str) -> Target:
 
 
 def _memory() -> frozenset[Key]:
-    kinds = tuple(SCALARS)
-    found = {(name, kind) for name in ("load", "store") for kind in kinds}
-    atomic = [k for k in kinds if not k.startswith("f8")]
-    found |= {(f"atomic.{name}", kind) for name in ("load", "store", "cas") for kind in atomic}
-    ways = ("add", "sub", "min", "max", "and", "or", "xor", "exchange")
-    found |= {
-        ("atomic.rmw", how, kind)
-        for how in ways
-        for kind in atomic
-        if kind != "f64" or how == "exchange"
-    }
+    found: set[Key] = {(name, kind) for name in ("load", "store") for kind in SCALARS}
+    for instance in instances():
+        name, *kinds = instance.key
+        # f64 is only moved
+        if name.startswith("atomic.") and ("f64" not in kinds or kinds[0] in ("exchange", "f64")):
+            found.add(instance.key)
     return frozenset(found)
 
 

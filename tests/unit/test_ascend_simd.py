@@ -1,0 +1,354 @@
+"""SIMD Ascend C on the shim: the evaluator's bits, for every op, the library and odd launches."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hetir
+import hetir.lang as hl
+from hetir import compiler, library
+from hetir.backends.ascend import compile_kernel
+from hetir.backends.ascend.targets import SIMD, resolve
+from hetir.diagnostics import HetirError
+from hetir.emulator import ascend as shim
+from hetir.ir.core import Kernel
+from hetir.passes.expansions import EXPANSIONS
+from hetir.passes.simplify import simplify
+from hetir.target import instances
+from tests.unit.ascend_support import copied, evaluated, run, same_bits
+from tests.unit.test_cpu_ops import GROUPS, check
+
+TARGETS = ("ascend:910b", "ascend:310p")
+ORDERS = shim.ORDERS
+pytestmark = pytest.mark.skipif(not shim.compilers(), reason="no C++ compiler is here")
+
+
+def slow(value: Any, when: bool) -> Any:
+    return pytest.param(*value, marks=pytest.mark.slow if when else ())
+
+
+# ---- the table -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SIMD)
+def test_every_instance_has_exactly_one_answer(name: str) -> None:
+    target = resolve(name)
+    for instance in instances():
+        key = instance.key
+        covered, refused = key in target.rules, key in target.unsupported
+        expanded = not covered and not refused and key in EXPANSIONS
+        assert covered + refused + expanded == 1, key
+
+
+@pytest.mark.parametrize("name", SIMD)
+def test_no_rule_is_dead(name: str) -> None:
+    known = {i.key for i in instances()} | {("select", "ref")}
+    assert set(resolve(name).rules) <= known
+    assert set(resolve(name).unsupported) <= known
+
+
+# ---- ops -----------------------------------------------------------------------------------
+
+
+def launch(
+    kernel: Kernel, arguments: Any, grid: Any, workgroup: Any, folder: object, **options: Any
+) -> None:
+    """In workgroups of an even size, over several cores."""
+    del folder, grid
+    count = workgroup[0]
+    size = max(n for n in range(1, 513) if count % n == 0)
+    run(kernel, arguments, (count // size, 1, 1), (size, 1, 1), **options)
+
+
+QUICK = ("i32,i32", "u32,u32", "f32,f32", "f32", "i64", "f16", "bool", "bool,f32,f32")
+OPS = [(target, key) for target in TARGETS for key in GROUPS]
+
+
+@pytest.mark.parametrize(
+    ("target", "key"),
+    [slow(row, row[0] != TARGETS[0] or row[1] not in QUICK) for row in OPS],
+)
+def test_pure_ops(target: str, key: str) -> None:
+    """On corner values; `assume_uniform` of what differs has no meaning."""
+    refused = resolve(target).unsupported
+    group = [i for i in GROUPS[key] if i.key not in refused and i.spec.name != "assume_uniform"]
+    if group:
+        check(group, None, functools.partial(launch, target=target))  # pyright: ignore[reportArgumentType]
+
+
+# ---- the library ---------------------------------------------------------------------------
+
+
+def lowered(step: Any) -> tuple[Kernel, list[Any]]:
+    """A step's kernel as the compiler has it, and a value for each slot."""
+    values = step.kernel.operands(step.arguments)
+    traced = compiler.prepare(compiler.record(step.kernel, step.kernel.specialise(values)).module)
+    layout = compiler.layout_of(traced)
+    return traced, hetir.runtime.host_slots(layout, values, step.kernel.parameters)
+
+
+REFUSED = {"ascend:910b": {"monte_carlo"}, "ascend:310p": {"monte_carlo", "histogram"}}
+QUICK_KERNELS = {
+    "ascend:910b": ("saxpy", "sum", "histogram", "matmul", "transpose", "jacobi", "softmax"),
+    "ascend:310p": ("saxpy", "sum", "matmul"),
+}
+KERNELS = [(target, name) for target in TARGETS for name in library.NAMES]
+
+
+@pytest.mark.parametrize(
+    ("target", "name"), [slow(row, row[1] not in QUICK_KERNELS[row[0]]) for row in KERNELS]
+)
+def test_library(target: str, name: str) -> None:
+    """Each step from what the evaluator left, in every hostile order."""
+    case = library.case(name, size=library.SMALL[name])
+    case.reset()
+    for step in case.steps:
+        kernel, slots = lowered(step)
+        grid, workgroup = compiler.dims(step.grid), compiler.dims(step.workgroup)
+        if name in REFUSED[target]:
+            with pytest.raises(HetirError, match="global atomic"):
+                compile_kernel(simplify(kernel), target=target, workgroup=workgroup)
+            return
+        want = evaluated(kernel, slots, grid, workgroup)
+        for order in ORDERS:
+            got = copied(slots)
+            run(simplify(kernel), got, grid, workgroup, target=target, order=order)
+            same_bits(got, want)
+        for slot, value in zip(slots, want, strict=True):
+            if isinstance(slot, np.ndarray) and slot.flags.writeable:
+                slot[...] = value
+
+
+# ---- launches ------------------------------------------------------------------------------
+
+
+@hetir.kernel
+def scaled(a: hl.f32, x: hl.Array[hl.f32, 1], y: hl.Array[hl.f32, 1]):
+    i = hl.global_id(0)
+    if i < x.shape[0]:
+        y[i] = a * x[i]
+
+
+@hetir.kernel
+def shifted(x: hl.Array[hl.u8, 1], y: hl.Array[hl.u8, 1], h: hl.Array[hl.f16, 1]):
+    i = hl.global_id(0)
+    if i > 0 and i < x.shape[0] - 1:
+        y[i] = x[i - 1] ^ x[i + 1]
+        h[i] = h[i] + 1
+
+
+@hetir.kernel
+def planes(x: hl.Array[hl.i32, 3], y: hl.Array[hl.i32, 3]):
+    i, j, k = hl.global_id(0), hl.global_id(1), hl.global_id(2)
+    if i < x.shape[2] and j < x.shape[1] and k < x.shape[0]:
+        y[k, j, i] = x[k, j, i] * 3 + hl.i32(i - j)
+
+
+def kernel_of(source: Any, *arguments: Any) -> tuple[Kernel, list[Any]]:
+    """A kernel specialised on arguments, and its slots."""
+    values = source.operands(arguments)
+    traced = compiler.prepare(compiler.record(source, source.specialise(values)).module)
+    slots = hetir.runtime.host_slots(compiler.layout_of(traced), values, source.parameters)
+    return simplify(traced), slots
+
+
+def agrees(source: Any, arguments: Any, grid: Any, workgroup: Any, **options: Any) -> None:
+    """The shim and the evaluator leave the same bits."""
+    kernel, slots = kernel_of(source, *arguments)
+    want = evaluated(kernel, slots, grid, workgroup)
+    got = copied(slots)
+    run(kernel, got, grid, workgroup, **options)
+    same_bits(got, want)
+
+
+@pytest.mark.parametrize("items", [1, 31, 64, 200, 1024])
+@pytest.mark.parametrize("target", TARGETS)
+def test_ragged_ends(items: int, target: str) -> None:
+    x = np.arange(1009, dtype=np.float32)
+    groups = -(-x.size // items)
+    agrees(scaled, (2.5, x, np.zeros_like(x)), (groups, 1, 1), (items, 1, 1), target=target)
+
+
+@pytest.mark.parametrize("grid", [(0, 1, 1), (3, 0, 2), (5, 2, 3)])
+def test_grids_of_any_extent(grid: Any) -> None:
+    x = np.arange(40, dtype=np.float32)
+    agrees(scaled, (2.5, x, np.zeros_like(x)), grid, (8, 1, 1), blocks=48)
+
+
+def test_a_kernel_for_any_workgroup_runs_in_tiles() -> None:
+    x = np.arange(5000, dtype=np.float32)
+    kernel, slots = kernel_of(scaled, 0.5, x, np.zeros_like(x))
+    made = compile_kernel(kernel, target="ascend:910b")
+    assert made.workgroup is None
+    for workgroup in ((1, 1, 1), (100, 1, 1), (2500, 1, 1), (64, 3, 2)):
+        grid = (-(-x.size // workgroup[0]), 1, 1)
+        want = evaluated(kernel, slots, grid, workgroup)
+        got = copied(slots)
+        run(kernel, got, grid, workgroup, source=made.text)
+        same_bits(got, want)
+
+
+@pytest.mark.parametrize("workgroup", [(64, 1, 1), (100, 1, 1)])
+def test_bytes_and_halves_at_odd_places(workgroup: Any) -> None:
+    random = np.random.default_rng(5)
+    x = random.integers(0, 256, 333, np.uint8)
+    h = random.random(333).astype(np.float16)
+    agrees(shifted, (x, np.zeros_like(x), h), (6, 1, 1), workgroup)
+
+
+@pytest.mark.parametrize("workgroup", [(8, 4, 2), (16, 4, 1), (3, 5, 2), (1, 32, 1)])
+def test_workgroups_of_three_axes(workgroup: Any) -> None:
+    x = np.arange(7 * 9 * 21, dtype=np.int32).reshape(7, 9, 21)
+    grid = tuple(-(-n // w) for n, w in zip(x.shape[::-1], workgroup, strict=True))
+    agrees(planes, (x, np.zeros_like(x)), grid, workgroup)
+
+
+@hetir.kernel
+def neighbours(x: hl.Array[hl.f32, 1], y: hl.Array[hl.f32, 1]):
+    i, lane = hl.global_id(0), hl.local_id(0)
+    value = x[i]
+    other = hl.shuffle_xor(value, 5)
+    total = hl.subgroup_reduce(value, "add")
+    scan = hl.workgroup_scan(value, "add")
+    y[i] = other + total * scan + hl.f32(hl.any_(value > 3.0))
+    if lane % 3 == 1:
+        y[i] = y[i] - value
+
+
+@pytest.mark.parametrize("items", [32, 96, 70])
+def test_subgroups(items: int) -> None:
+    x = np.random.default_rng(2).integers(0, 9, 2 * items).astype(np.float32)
+    agrees(neighbours, (x, np.zeros_like(x)), (2, 1, 1), (items, 1, 1))
+
+
+@hetir.kernel
+def collatz(x: hl.Array[hl.u32, 1], steps: hl.Array[hl.i32, 1]):
+    i = hl.global_id(0)
+    n, count = x[i], 0
+    while n != 1:
+        n = n * 3 + 1 if n % 2 == 1 else n // 2
+        count += 1
+        if count > 100:
+            break
+    steps[i] = count
+
+
+def test_lanes_leave_a_loop_one_after_the_other() -> None:
+    x = np.arange(1, 201, dtype=np.uint32)
+    agrees(collatz, (x, np.zeros(200, np.int32)), (2, 1, 1), (100, 1, 1))
+
+
+@hetir.kernel
+def own_ranges(x: hl.Array[hl.i32, 1], y: hl.Array[hl.i32, 1]):
+    i = hl.global_id(0)
+    slots = hl.private(4, hl.i32)
+    for k in range(4):
+        slots[k] = 0
+    for j in range(i, x[i], -2 if x[i] < i else 3):
+        slots[j % 4] += j
+    y[i] = slots[0] + slots[1] * slots[2] - slots[3]
+
+
+def test_ranges_and_private_arrays_of_each_lane() -> None:
+    x = np.random.default_rng(4).integers(-20, 90, 64).astype(np.int32)
+    agrees(own_ranges, (x, np.zeros(64, np.int32)), (1, 1, 1), (64, 1, 1))
+
+
+# ---- what the chip cannot do ---------------------------------------------------------------
+
+
+@hetir.kernel
+def ticket(x: hl.Array[hl.i32, 1]):
+    x[hl.atomic_add(x, 0, 1)] = 3
+
+
+@hetir.kernel
+def wide(x: hl.Array[hl.i64, 1]):
+    hl.atomic_add(x, 0, hl.i64(1))
+
+
+@hetir.kernel
+def double(x: hl.Array[hl.f64, 1]):
+    x[0] = x[0] * 2
+
+
+@hetir.kernel
+def swap(x: hl.Array[hl.i32, 1]):
+    hl.atomic_compare_exchange(x, 0, 1, 2)
+
+
+@hetir.kernel
+def spoken(x: hl.Array[hl.i32, 1]):
+    hl.print("{}", x[0])
+
+
+@hetir.kernel
+def waits(x: hl.Array[hl.i32, 1]):
+    while hl.atomic_load(x, 0) == 0:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("source", "signature", "words"),
+    [
+        (ticket, "i32[:]", "the old value of a global atomic is not available"),
+        (wide, "i64[:]", "a global atomic `add` of `i64` is not available"),
+        (double, "f64[:]", "`mul` on `f64` is not available (no f64 unit)"),
+        (swap, "i32[:]", "a global compare-and-exchange is not available"),
+        (spoken, "i32[:]", "printing from a kernel is not available"),
+        (waits, "i32[:]", "waiting for other workgroups is not available"),
+    ],
+)
+def test_refusals_name_what_is_missing(source: Any, signature: str, words: str) -> None:
+    with pytest.raises(HetirError) as caught:
+        hetir.compile(source, signature, target="ascend:910b", workgroup=64)
+    assert words in str(caught.value)
+    assert "test_ascend_simd.py" in str(caught.value)
+
+
+@hetir.kernel
+def large(x: hl.Array[hl.f32, 1]):
+    tile = hl.shared((150, 256), hl.f32)
+    own = hl.private(64, hl.f32)
+    for k in range(64):
+        own[k] = x[k]
+    tile[hl.local_id(0), 0] = own[hl.local_id(0) % 64]
+    hl.barrier()
+    x[hl.global_id(0)] = tile[hl.local_id(0), 0]
+
+
+def test_the_budget_is_told_with_its_numbers() -> None:
+    with pytest.raises(HetirError) as caught:
+        hetir.compile(large, "f32[:]", target="ascend:910b", workgroup=256)
+    text = str(caught.value)
+    assert "256 work-items take" in text
+    assert "`ascend:910b` has 188160" in text
+
+
+@hetir.kernel
+def roomy(x: hl.Array[hl.f32, 1], y: hl.Array[hl.f32, 1]):
+    i = hl.global_id(0)
+    own = hl.private(80, hl.f32)
+    for k in range(80):
+        own[k] = x[i] + k
+    y[i] = own[7] * own[79]
+
+
+def test_a_workgroup_that_does_not_fit_is_split_where_nothing_ties_it() -> None:
+    x = np.arange(1024, dtype=np.float32)
+    agrees(roomy, (x, np.zeros_like(x)), (1, 1, 1), (1024, 1, 1))
+    text = hetir.compile(roomy, "f32[::1], f32[::1]", target="ascend:910b", workgroup=1024).text
+    assert "512 work-items at a time" in text
+
+
+def test_the_command_line_prints_the_source(tmp_path: Any) -> None:
+    text = hetir.compile(scaled, "f32, f32[::1], f32[::1]", target="ascend:910b").text
+    assert '#include "kernel_operator.h"' in text
+    assert "__global__ __aicore__ void hetir_scaled(GM_ADDR x, GM_ADDR y, GM_ADDR launch)" in text
+    assert "// test_ascend_simd.py:" in text
+    assert all(len(line) <= 100 for line in text.splitlines())
+    del tmp_path

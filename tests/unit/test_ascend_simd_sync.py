@@ -1,0 +1,128 @@
+"""The flags of SIMD kernels: enough by a checker of its own, none too many, and missed if gone."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hetir import compiler, library
+from hetir.backends.ascend.simd import Built, build
+from hetir.backends.ascend.simd_program import Instr, Sync, count_syncs, instructions
+from hetir.backends.ascend.simd_sync import covered
+from hetir.backends.ascend.simd_sync_check import check
+from hetir.diagnostics import HetirError
+from hetir.emulator import ascend as shim
+from hetir.ir.types import F64
+from hetir.passes.simplify import simplify
+from hetir.testing import generate
+from hetir.testing.cases import Case
+from tests.unit.ascend_support import copied, evaluated, launch_of, run, same_bits
+from tests.unit.test_ascend_simd import lowered
+
+SMALL = ("saxpy", "sum", "histogram", "transpose", "jacobi", "triangular_solve", "spmv", "rotary")
+needs_compiler = pytest.mark.skipif(not shim.compilers(), reason="no C++ compiler is here")
+
+
+def built(name: str, target: str = "ascend:910b") -> Built:
+    """The last step of a library kernel."""
+    step = library.case(name, size=library.SMALL[name]).steps[-1]
+    kernel, _ = lowered(step)
+    return build(simplify(kernel), target, compiler.dims(step.workgroup), disjoint=True)
+
+
+def sites(made: Built) -> list[tuple[Instr, Sync]]:
+    return [(i, s) for i in instructions(made.program) for s in i.syncs]
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_every_hazard_is_covered_and_every_flag_is_needed(name: str) -> None:
+    made = built(name)
+    assert count_syncs(made.program) > 3
+    assert check(made.program) == []
+    for instr, sync in sites(made):
+        at = instr.syncs.index(sync)
+        instr.syncs.pop(at)
+        assert check(made.program), (sync, instr.lines)
+        instr.syncs.insert(at, sync)
+
+
+@pytest.mark.parametrize("target", ["ascend:910b", "ascend:310p"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(n, marks=() if n in ("mandelbrot", "scan", "sobel") else pytest.mark.slow)
+        for n in library.NAMES
+        if n not in ("monte_carlo", "histogram")
+    ],
+)
+def test_the_library_s_hazards_are_covered(name: str, target: str) -> None:
+    assert check(built(name, target).program) == []
+
+
+def test_the_checker_and_the_pass_judge_alike_when_a_flag_goes() -> None:
+    made = built("sum")
+    for instr, sync in sites(made):
+        at = instr.syncs.index(sync)
+        instr.syncs.pop(at)
+        assert covered(made.program) == (not check(made.program))
+        instr.syncs.insert(at, sync)
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", ["saxpy", "jacobi"])
+def test_the_shim_misses_each_flag(name: str) -> None:
+    """Without a SetFlag its wait hangs; without a WaitFlag or barrier a hazard shows."""
+    step = library.case(name, size=library.SMALL[name]).steps[-1]
+    kernel, slots = lowered(step)
+    grid, workgroup = compiler.dims(step.grid), compiler.dims(step.workgroup)
+    made = build(simplify(kernel), "ascend:910b", workgroup, disjoint=True)
+    launch = launch_of(kernel, copied(slots), grid, workgroup)
+    found = [s for s in shim.sync_sites(made.text) if "event" not in s.detail[0]]
+    assert len(found) >= 7
+    for site in found:
+        report = shim.run(
+            made.text,
+            arch="910b",
+            arrays=launch.arrays,
+            launch_block=launch.block,
+            blocks=1,
+            addresses=launch.addresses,
+            disabled=[site.index],
+        )
+        assert not report.ok, site
+
+
+# ---- generated kernels ---------------------------------------------------------------------
+
+
+def generated(seed: int, monkeypatch: pytest.MonkeyPatch) -> Case:
+    """A random kernel without f64."""
+    module: Any = __import__("hetir.testing.generate", fromlist=["TYPES"])
+    for table in ("TYPES", "STORAGE"):
+        monkeypatch.setattr(module, table, tuple(t for t in getattr(module, table) if t != F64))
+    stream = random.Random(seed)
+    return generate(stream.randrange)
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    "seed", [pytest.param(n, marks=() if n < 6 else pytest.mark.slow) for n in range(60)]
+)
+def test_generated_kernels(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = generated(seed, monkeypatch)
+    kernel = simplify(case.kernel) if seed % 2 else case.kernel
+    slots = [np.ascontiguousarray(a) if isinstance(a, np.ndarray) else a for a in case.arguments()]
+    target = ("ascend:910b", "ascend:310p")[seed % 4 == 3]
+    try:
+        made = build(kernel, target, case.workgroup, disjoint=True)
+    except HetirError as error:
+        assert "atomic" in str(error)  # noqa: PT017 (an error of the kernel, not of the test)
+        return
+    assert check(made.program) == []
+    want = evaluated(case.kernel, slots, case.grid, case.workgroup)
+    got = copied(slots)
+    run(kernel, got, case.grid, case.workgroup, target=target, order=seed % 3, source=made.text)
+    same_bits(got, want)
