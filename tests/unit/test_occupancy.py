@@ -109,6 +109,75 @@ def test_amd_equals_llvm(device: str, width: int) -> None:
             assert -(-ours(1, shared, size) // 1) == theirs, (shared, size)
 
 
+# an instruction of a feature: the devices that have it, how LLVM calls it, and what it becomes
+_MFMA = "<32 x float> @llvm.amdgcn.mfma.f32.32x32x1f32(float, float, <32 x float>, i32, i32, i32)"
+_MFMA_BF16 = (
+    "<32 x float> @llvm.amdgcn.mfma.f32.32x32x4bf16.1k(<4 x i16>, <4 x i16>, <32 x float>, "
+    "i32, i32, i32)"
+)
+_WMMA = (
+    "<8 x float> @llvm.amdgcn.wmma.f32.16x16x16.f16.v8f32.v16f16(<16 x half>, <16 x half>, "
+    "<8 x float>)"
+)
+_DOT_BF16 = "float @llvm.amdgcn.fdot2.f32.bf16(<2 x bfloat>, <2 x bfloat>, float, i1)"
+FEATURES = (
+    ("matrix", ("gfx90a", "gfx942"), _MFMA, "v_mfma_f32_32x32x1"),
+    ("matrix", ("gfx1100",), _WMMA, "v_wmma_f32_16x16x16_f16"),
+    ("bf16", ("gfx90a", "gfx942"), _MFMA_BF16, "v_mfma_f32_32x32x4"),
+    ("bf16", ("gfx1100",), _DOT_BF16, "v_dot2_f32_bf16"),
+    ("f8", ("gfx942",), "float @llvm.amdgcn.cvt.f32.fp8(i32, i32)", "v_cvt_f32_fp8"),
+)
+
+
+def _assembly(cpu: str, body: str, declaration: str = "") -> str:
+    """What LLVM's AMDGPU backend makes of a kernel of one pointer."""
+    binding.initialize_all_targets()
+    binding.initialize_all_asmprinters()
+    module = binding.parse_assembly(f"""
+        target triple = "amdgcn-amd-amdhsa"
+        {declaration}
+        define amdgpu_kernel void @k(ptr addrspace(1) %p) {{
+            {body}
+            ret void
+        }}
+        !0 = !{{}}
+    """)
+    target = binding.Target.from_triple("amdgcn-amd-amdhsa")
+    return target.create_target_machine(cpu=cpu, opt=2).emit_assembly(module)
+
+
+@pytest.mark.parametrize(("feature", "devices", "call", "instruction"), FEATURES)
+def test_amd_features_are_instructions_of_llvm(
+    feature: str, devices: tuple[str, ...], call: str, instruction: str
+) -> None:
+    head, _, types = call.removesuffix(")").partition("(")
+    loads, given = [], []
+    for number, kind in enumerate(re.findall(r"<[^>]*>|\w+", types)):
+        if kind in ("i1", "i32") and number:  # flags, which must be constants
+            given.append(f"{kind} 0")
+            continue
+        loads.append(f"%a{number} = load {kind}, ptr addrspace(1) %p")
+        given.append(f"{kind} %a{number}")
+    result = head.partition(" @")[0]
+    body = "\n".join(loads) + f"\n%r = call {head}({', '.join(given)})"
+    body += f"\nstore {result} %r, ptr addrspace(1) %p"
+    for device in devices:
+        assert feature in limits_of(device).features
+        assert instruction in _assembly(device, body, f"declare {call}")
+    having = {name for f, names, _, _ in FEATURES if f == feature for name in names}
+    assert having == {n for n, _ in WAVES if feature in limits_of(n).features}
+
+
+@pytest.mark.parametrize("device", sorted({name for name, _ in WAVES}))
+def test_amd_f64_atomics_and_accumulation_registers_are_llvms(device: str) -> None:
+    add = 'atomicrmw fadd ptr addrspace(1) %p, double 1.0 syncscope("agent") monotonic'
+    found = _assembly(device, f"%r = {add}, !amdgpu.no.fine.grained.memory !0")
+    known = limits_of(device)
+    assert ("global_atomic_add_f64" in found) == ("atomic_f64_add" in known.features)
+    # the file that both kinds of registers share is divided by an offset
+    assert ("accum_offset" in found) == known.unit.unified_accumulation
+
+
 def test_amd_barriers_limit_small_workgroups_of_several_subgroups() -> None:
     # AMDGPUBaseInfo: 16 barriers a compute unit, and none for a workgroup of one wave
     found = occupancy("gfx90a", 65, 8, 0)
