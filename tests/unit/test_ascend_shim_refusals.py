@@ -217,6 +217,12 @@ WRONG = {
         "Gather(",
         ONE + "    auto u = t[512].ReinterpretCast<uint32_t>();\n" + "    Gather(t, t, u, 0, 64);",
     ),
+    "cast_in_place": (
+        "overlap",
+        "Cast: dst and src0 overlap in part",
+        "Cast(",
+        ONE + "    Cast(t.ReinterpretCast<half>(), t, RoundMode::CAST_RINT, 64);",
+    ),
     "past_a_tensor": (
         "bounds",
         "Abs touches 4224 bytes of dst, whose tensor has 4096",

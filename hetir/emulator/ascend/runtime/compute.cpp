@@ -553,7 +553,7 @@ void check_shape(const Instruction &in) {
 void check_overlap(const Instruction &in, const View &src, uint64_t src_bytes, uint64_t dst_bytes,
                    const char *operand) {
     if (src.address == in.dst.address && in.op != Op::gather && in.op != Op::scatter &&
-        (size_of(in.a.type) == size_of(in.dst.type) || in.op == Op::cast))
+        size_of(in.a.type) == size_of(in.dst.type))
         return;
     if (in.dst.address < src.address + src_bytes && src.address < in.dst.address + dst_bytes)
         refuse("overlap", in.line, "%s: dst and %s overlap in part", in.name, operand);
