@@ -397,7 +397,7 @@ def suggest(
 
     Without `extents` the grid is fixed, and only what is resident counts.
     """
-    words = pressure.registers(expansion.expand_arrays(simplifier.simplify(kernel)), allowed)
+    words = pressure.registers(expansion.expand_arrays(simplifier.simplify(kernel)))
     over = extents or (1 << 30,)
     while len(over) > 1 and over[-1] == 1:
         over = over[:-1]

@@ -1,8 +1,8 @@
 """Compares hetir's register estimate with NVIDIA's assembler, kernel by kernel.
 
 `python tools/measure_registers.py sm_80 sm_90` prints a table over the kernel library;
-`--mathematics` adds a kernel for each function of the mathematics, on which no figure of the
-estimate was chosen. Needs ptxas (HETIR_PTXAS, the CUDA toolkit, or `pip install nvidia-cuda-nvcc`).
+`--mathematics` adds a kernel for each function of the mathematics. Needs ptxas (HETIR_PTXAS, the
+CUDA toolkit, or `pip install nvidia-cuda-nvcc`).
 """
 
 from __future__ import annotations
@@ -24,13 +24,10 @@ import hetir.lang as hl  # noqa: E402
 from hetir import compiler, library, runtime  # noqa: E402
 from hetir.backends import ptx  # noqa: E402
 from hetir.backends.ptx.assembler import find  # noqa: E402
-from hetir.backends.ptx.targets import target_of  # noqa: E402
 from hetir.ir.core import Kernel  # noqa: E402
-from hetir.limits import limits_of  # noqa: E402
-from hetir.passes.expand_arrays import expand_arrays  # noqa: E402
-from hetir.passes.legalize import legalize  # noqa: E402
 from hetir.passes.pressure import registers  # noqa: E402
 from hetir.passes.simplify import simplify  # noqa: E402
+from hetir.target import Assumptions  # noqa: E402
 
 _TWO_ARGUMENTS = {"atan2", "hypot", "pow"}
 _OTHER = {"powi", "sincos"}
@@ -85,15 +82,13 @@ def _prepared(kernel: Any, arguments: Sequence[Any]) -> Kernel:
 
 
 def compare(kernel: Kernel, workgroup: Any, target: str) -> tuple[int, int]:
-    """The estimate, and what the assembler says."""
-    made = ptx.compile_kernel(simplify(kernel), target=target, workgroup=workgroup)
+    """The estimate, and what the assembler says of the code for small disjoint arrays."""
+    simple = simplify(kernel)
+    promised = Assumptions(index_bits=32, disjoint=True)
+    made = ptx.compile_kernel(simple, target=target, workgroup=workgroup, assumptions=promised)
     assert made.resources.registers is not None
-    return registers(lowered(kernel, target), limits_of(target)), made.resources.registers
-
-
-def lowered(kernel: Kernel, target: str) -> Kernel:
-    """A kernel as the backend emits it."""
-    return legalize(expand_arrays(simplify(kernel)), target_of(target, kernel.options.width))
+    emitted = ptx.lowered(simple, target=target, workgroup=workgroup, assumptions=promised)
+    return registers(emitted), made.resources.registers
 
 
 def table(kernels: Iterator[tuple[Kernel, Any]], targets: Sequence[str]) -> list[list[float]]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from hetir.ir import ops
 from hetir.ir.core import Kernel, Operation, Region, Value, walk
 from hetir.ir.types import RefType, Scalar
-from hetir.limits import Limits, NvidiaUnit
-from hetir.passes.magnitude import magnitudes
+from hetir.passes.ranges import SIGNED, UNSIGNED, Bounds, inside, ranges
 from hetir.passes.regions import LOOPS
 
 MOST = 255
@@ -14,43 +13,28 @@ MOST = 255
 
 # what no register holds for long: immediates, and what is read from the launch's arguments
 _FREE = frozenset({"const", "dim", "stride", "base", "alloc", "group_size", "num_groups"})
-_SLACK = 0.3
-_MOST_SLACK = 8
-_UNROLLED = 32
-_MOST_UNROLLED = 48
+_AHEAD, _LOADED_AHEAD = 5, 3
 SOURCE = "hetir's estimate"
 
 _Live = frozenset[Value]
 
 
-def registers(kernel: Kernel, limits: Limits | None = None) -> int:
+def registers(kernel: Kernel) -> int:
     """The registers that an optimising assembler is likely to give a legalised kernel.
 
-    An estimate: the words that are live at once, and three tenths more (at most 8) for values
-    that a scheduler computes ahead. Where a loop reads global memory it is at least what a
-    work-item has when the unit is full: such loops are unrolled until their loads fill that.
+    An estimate: the words that are live at once, 5 more for what a scheduler computes ahead, and
+    3 where a loop reads global memory, for what it loads ahead. A loop that the assembler writes
+    out several times may take twice as many.
     """
-    live = live_words(kernel)
-    guess = round(live + min(_SLACK * live, _MOST_SLACK))
-    if any(op.spec in LOOPS and _reads_global(op) for op in walk(kernel.body)):
-        guess = max(guess, _when_full(limits))
-    return min(guess, MOST)
-
-
-def _when_full(limits: Limits | None) -> int:
-    """Registers a work-item of a full unit, the size of most units where none is known."""
-    unit = limits.unit if limits else None
-    if not isinstance(unit, NvidiaUnit):
-        return _UNROLLED
-    granule = unit.register_granule // 32
-    return min(unit.registers // unit.work_items // granule * granule, _MOST_UNROLLED)
+    loads = any(op.spec in LOOPS and _reads_global(op) for op in walk(kernel.body))
+    return min(live_words(kernel) + _AHEAD + _LOADED_AHEAD * loads, MOST)
 
 
 def live_words(kernel: Kernel) -> int:
     """The most 32-bit words that are live at one point of a kernel whose arrays are expanded.
 
-    Values of 64 bits count two, or one where they are known to need no more than 32; bools are
-    predicates and count none, nor do constants and what is read from the arguments.
+    Values of 64 bits count two, or one where they fit 32 at launches with 32-bit indices; bools
+    are predicates and count none, nor do constants and what is read from the arguments.
     """
     walker = _Liveness(kernel)
     walker.region(kernel.body, frozenset(), (frozenset(), frozenset()))
@@ -71,7 +55,7 @@ class _Liveness:
 
     def __init__(self, kernel: Kernel) -> None:
         self.peak = 0
-        self._bits = magnitudes(kernel)
+        self._ranges = ranges(kernel, Bounds(index_bits=32))
         self._free = {v for op in walk(kernel.body) if op.name in _FREE for v in op.results}
         self._free.update(param.value for param in kernel.params)
 
@@ -122,7 +106,9 @@ class _Liveness:
         kind = value.type
         if not isinstance(kind, Scalar) or kind.kind == "bool" or value in self._free:
             return 0
-        return 2 if kind.bits > 32 and self._bits.get(value, kind.bits) > 32 else 1
+        found = self._ranges.get(value)
+        fits = kind.bits <= 32 or inside(found, SIGNED) or inside(found, UNSIGNED)
+        return 1 if fits else 2
 
 
 def _captured(body: Region) -> _Live:

@@ -15,6 +15,7 @@ import hetir
 import hetir.lang as hl
 from hetir import compiler, library, limits
 from hetir.artifact import Artifact
+from hetir.backends import ptx
 from hetir.backends.cpu import stack as cpu_stack
 from hetir.backends.ptx import assembler
 from hetir.diagnostics import CompileError
@@ -22,6 +23,7 @@ from hetir.frontend import Static, parse_signature
 from hetir.ir.core import Kernel
 from hetir.ir.text import parse_kernel
 from hetir.passes.pressure import live_words, registers
+from hetir.passes.simplify import simplify
 from hetir.residency import OccupancyInputError
 from tests.unit.ptx_support import NO_PTXAS
 
@@ -57,9 +59,11 @@ def test_words_by_width() -> None:
 
 
 def test_what_is_known_to_fit_takes_one_word() -> None:
-    # a local id needs 11 bits, a global id more than 32
+    # ids fit at launches with 32-bit indices, whose offsets of 8-byte elements may not
     assert live_words(_kernel("%x: i64 = local_id axis=0", "%y: i64 = neg %x")) == 1 + 1
-    assert live_words(_kernel("%x: i64 = global_id axis=0", "%y: i64 = neg %x")) == 2 + 2
+    assert live_words(_kernel("%x: i64 = global_id axis=0", "%y: i64 = neg %x")) == 1 + 1
+    offset = ("%x: i64 = global_id axis=0", "%e: i64 = const 8", "%y: i64 = mul %x, %e")
+    assert live_words(_kernel(*offset, "%z: i64 = neg %y")) == 2 + 2
 
 
 def test_a_value_is_live_until_its_last_use() -> None:
@@ -90,29 +94,35 @@ def test_arms_of_an_if_share_registers() -> None:
 # The estimate beside NVIDIA's assembler ----------------------------------------------------------
 
 
+SOME = library.NAMES[:10]
+SLOW = [
+    pytest.param(library.NAMES, chip, marks=pytest.mark.slow)
+    for chip in ("sm_75", "sm_80", "sm_86", "sm_90", "sm_120")
+]
+
+
 @needs_ptxas
-@pytest.mark.parametrize(
-    "names",
-    [
-        ("saxpy", "matmul", "mandelbrot", "sobel", "sum", "rotary"),
-        pytest.param(library.NAMES, marks=pytest.mark.slow),
-    ],
-)
-def test_half_of_the_estimates_are_within_15_percent(names: Sequence[str]) -> None:
+@pytest.mark.parametrize(("names", "chip"), [(SOME, "sm_75"), (SOME, "sm_90"), *SLOW])
+def test_half_of_the_estimates_are_within_15_percent(
+    names: Sequence[str], chip: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     errors: list[float] = []
     for kernel, workgroup in measure_registers.library_kernels(names):
-        guess, found = measure_registers.compare(kernel, workgroup, "ptx:sm_90")
+        guess, found = measure_registers.compare(kernel, workgroup, f"ptx:{chip}")
         errors.append(abs(guess - found) / found)
+    with capsys.disabled():
+        if names is not SOME:
+            print(f"\n{chip}: median {median(errors):.1%}, most {max(errors):.0%}")  # noqa: T201
     assert median(errors) <= 0.15
 
 
-def test_loops_over_memory_fill_what_a_full_unit_gives() -> None:
+def test_a_loop_that_reads_memory_loads_ahead() -> None:
     (kernel, _), *_ = measure_registers.library_kernels(("spmv",))
-    lowered = measure_registers.lowered(kernel, "ptx:sm_90")
-    # 65536 registers by 2048 and by 1536 work-items, in eights
-    assert registers(lowered, limits.limits_of("ptx:sm_90")) == 32
-    assert registers(lowered, limits.limits_of("ptx:sm_89")) == 40
-    assert registers(lowered) == 32
+    emitted = ptx.lowered(simplify(kernel), target="ptx:sm_90")
+    assert registers(emitted) == live_words(emitted) + 5 + 3
+    (kernel, _), *_ = measure_registers.library_kernels(("saxpy",))
+    emitted = ptx.lowered(simplify(kernel), target="ptx:sm_90")
+    assert registers(emitted) == live_words(emitted) + 5
 
 
 @needs_ptxas

@@ -20,7 +20,7 @@ from hetir.backends.ptx.targets import (
 from hetir.diagnostics import Label
 from hetir.ir import ops
 from hetir.ir.core import Kernel, walk
-from hetir.limits import Limits, check_shared
+from hetir.limits import check_shared
 from hetir.passes import pressure
 from hetir.passes.expand_arrays import expand_arrays
 from hetir.passes.layout import layout_of
@@ -82,7 +82,7 @@ def compile_kernel(
     chip = chip_of(target)
     lines = kernel.options.debug if lines is None else lines
     emitter = _emitter(kernel, target, workgroup, assumptions, lines)
-    lowered, layout = emitter.kernel, layout_of(emitter.kernel)
+    layout = layout_of(emitter.kernel)
     text = emitter.module()
     # exchanges between work-items may need more than the kernel's own arrays
     labels = (Label(kernel.loc, ""),) if kernel.loc else ()
@@ -100,13 +100,24 @@ def compile_kernel(
         text=made.assembly,
         binary=assembled.binary if assembled else None,
         layout=layout,
-        resources=_resources(emitter.frame.shared_bytes, assembled, lowered, chip.limits),
+        resources=_resources(emitter.frame.shared_bytes, assembled, emitter.kernel),
         workgroup=workgroup,
         subgroup_size=kernel.options.width,
         cooperative=kernel.options.cooperative,
-        sites=sites_of(lowered),
+        sites=sites_of(emitter.kernel),
         key=hashlib.sha256(shaped.encode()).hexdigest(),
     )
+
+
+def lowered(
+    kernel: Kernel,
+    *,
+    target: str,
+    workgroup: Workgroup | None = None,
+    assumptions: Assumptions = _NOTHING,
+) -> Kernel:
+    """The kernel as it is emitted: what hetir estimates registers of."""
+    return _emitter(kernel, target, workgroup, assumptions).kernel
 
 
 def sass(artifact: Artifact) -> str:
@@ -162,11 +173,9 @@ def _check_exchanges(kernel: Kernel, target: str) -> None:
             )
 
 
-def _resources(
-    shared_bytes: int, assembled: Assembled | None, kernel: Kernel, limits: Limits
-) -> Resources:
+def _resources(shared_bytes: int, assembled: Assembled | None, kernel: Kernel) -> Resources:
     if assembled is None:
-        guess = pressure.registers(kernel, limits)
+        guess = pressure.registers(kernel)
         return Resources(registers=guess, shared_bytes=shared_bytes, source=pressure.SOURCE)
     return Resources(
         registers=assembled.registers,
