@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from hetir.compiler import check, compile
     from hetir.decorator import Kernel, kernel
     from hetir.frontend import func
+    from hetir.hetbin import load
     from hetir.ir.text import parse_module as parse
     from hetir.limits import targets
     from hetir.records import print_items
@@ -35,6 +36,7 @@ __all__ = [
     "from_dlpack",
     "func",
     "kernel",
+    "load",
     "occupancy",
     "parse",
     "print_items",
@@ -52,13 +54,14 @@ _HOMES = {
     ),
     **dict.fromkeys(("StopAt", "resume"), "hetir.checkpoint"),
     "func": "hetir.frontend",
+    "load": "hetir.hetbin",
     "parse": "hetir.ir.text",
     "print_items": "hetir.records",
     "targets": "hetir.limits",
     "occupancy": "hetir.residency",
     "autotune": "hetir.tuning",
 }
-_MODULES = ("checkpoint", "testing")
+_MODULES = ("checkpoint", "testing", "torch")
 _RENAMED = {"parse": "parse_module"}
 
 

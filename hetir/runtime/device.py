@@ -33,15 +33,16 @@ _REMEMBERED = 64
 class Queue:
     """Launches that run one after the other, in the order in which they were made."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, borrowed: Any = None) -> None:
         self.device = device
-        self.handle = device.driver.make_queue()
+        self.handle = device.driver.make_queue() if borrowed is None else borrowed
+        self._owned = borrowed is None
         self.abandoned = False
         self._running: deque[Launch] = deque()
         self._failed: deque[Launch] = deque(maxlen=_REMEMBERED)
 
     def __del__(self) -> None:
-        if not self.abandoned and hasattr(self, "handle"):
+        if not self.abandoned and hasattr(self, "handle") and self._owned:
             self.device.driver.free_queue(self.handle)
 
     def mark(self) -> Event:
@@ -149,6 +150,10 @@ class Device:
         queue = Queue(self)
         self._queues.add(queue)
         return queue
+
+    def borrow(self, handle: int) -> Queue:
+        """A queue around another library's: on CUDA the address of a stream, which stays its."""
+        return Queue(self, self.driver.borrow(handle))
 
     def replace(self, queue: Queue) -> None:
         """Forget a queue that was given up."""

@@ -250,6 +250,10 @@ class Driver(ABC):
         del queue
         return None
 
+    def borrow(self, stream: int) -> Any:
+        """A queue that is another library's stream; it is never freed."""
+        raise DriverError(f"borrow({stream})", 0, "no streams of other libraries")
+
     def finish_stream(self, stream: int) -> None:
         """Wait for the work on another library's stream, by the same kind of name."""
         del stream

@@ -284,6 +284,10 @@ class CudaDriver(Driver):
         """The stream's address."""
         return int(self._ffi.cast("uintptr_t", queue))
 
+    def borrow(self, stream: int) -> Any:
+        """The stream as a queue."""
+        return self._ffi.cast("void *", stream)
+
     def finish_stream(self, stream: int) -> None:
         """Wait for a stream of another library; 1 and 2 are CUDA's default ones."""
         with self._current():
