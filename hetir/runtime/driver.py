@@ -175,7 +175,11 @@ class Driver(ABC):
 
     @abstractmethod
     def free(self, memory: Memory) -> None:
-        """Give an allocation back."""
+        """Give an allocation back.
+
+        The garbage collector may call this at any moment, on any thread: it takes no lock that
+        this driver holds while it calls Python.
+        """
 
     @abstractmethod
     def write(self, queue: Any, memory: Memory, offset: int, source: HostBytes) -> None:

@@ -247,9 +247,9 @@ class Native:
         """One launch that stands for all."""
         queue.check()
         everything = [f for footprints in self.footprints for f in footprints]
-        before = [other.event for other, _ in IN_FLIGHT.touching(everything)
-                  if other.queue is not queue]  # fmt: skip
-        event = self.device.driver.run_graph(queue.handle, self.handle, before)
+        touching = [other for other, _ in IN_FLIGHT.touching(everything)]
+        last = {id(other.queue): other.event for other in touching if other.queue is not queue}
+        event = self.device.driver.run_graph(queue.handle, self.handle, list(last.values()))
         launch = Launch("a graph", queue, event, {}, keep=(self, self.keep))
         IN_FLIGHT.add(launch, everything)
         queue.track(launch)

@@ -8,7 +8,11 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from hetir.runtime.device import Device
     from hetir.runtime.launch import Launch
+
+# launches that nobody waits for are looked at now and then
+_BETWEEN_SWEEPS = 32
 
 HOST = 0
 """The space of host addresses; other spaces are the `id` of a device."""
@@ -46,6 +50,19 @@ class InFlight:
         """Note what a launch touches until it is settled."""
         with self._lock:
             self._launches[id(launch)] = launch, footprints
+            ended = self._ended() if len(self._launches) % _BETWEEN_SWEEPS == 0 else []
+        for other in ended:
+            other.settle()
+
+    def _ended(self) -> list[Launch]:
+        """Launches that have ended and that nobody has waited for."""
+        return [launch for launch, _ in self._launches.values() if launch.done]
+
+    def of(self, device: Device) -> list[Launch]:
+        """The launches of one device."""
+        with self._lock:
+            known = [launch for launch, _ in self._launches.values()]
+        return [launch for launch in known if launch.queue.device is device]
 
     def remove(self, launch: Launch) -> None:
         """Forget a launch that was settled."""

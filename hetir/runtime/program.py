@@ -155,15 +155,15 @@ class Program:
 
     def _needed(self, queue: Queue, footprints: Sequence[Footprint]) -> list[Event]:
         """The events of this device that a launch must follow; for others this waits here."""
-        events: list[Event] = []
         if not IN_FLIGHT:
-            return events
+            return []
+        last: dict[int, Event] = {}  # of each queue: the launches before it end earlier
         for other, on_host in IN_FLIGHT.touching(footprints):
             if other.queue.device is not self.device or (on_host and other.copies_back):
                 other.settle()
             elif other.queue is not queue:
-                events.append(other.event)
-        return events
+                last[id(other.queue)] = other.event
+        return list(last.values())
 
     def _start(self, queue: Queue, task: Task, before: Sequence[Event]) -> Event:
         try:

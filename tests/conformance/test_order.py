@@ -26,7 +26,7 @@ def followed(bench, monkeypatch):
     monkeypatch.setattr(bench.driver, "launch", spy)
     yield seen
     bench.device.wait()
-    assert not IN_FLIGHT
+    assert IN_FLIGHT.of(bench.device) == []
 
 
 def there(bench, *values):
@@ -169,6 +169,20 @@ def test_a_failure_nobody_waited_for_is_raised_by_the_queue(bench):
     failing.wait()
     assert failing.error is not None
     assert y.numpy().tolist() == [2] * 8
+
+
+def test_launches_that_nobody_waits_for_are_let_go(bench):
+    x, y = there(bench, [1] * 8, [0] * 8)
+    program = bench.program("saxpy", NAMES)
+    queues = [bench.device.queue() for _ in range(3)]
+    for number in range(60):
+        program.launch((2.0, x, y), queue=queues[number % 3], **ONE)
+    bench.device.drain()
+    for _ in range(64):
+        program.launch((2.0, x, y), **ONE)
+        bench.device.drain()
+    assert len(IN_FLIGHT.of(bench.device)) < 64
+    assert y.numpy().tolist() == [2 * 124] * 8
 
 
 def test_times_of_events_are_in_order(bench):

@@ -103,10 +103,12 @@ class Arena:
             return Memory(_BASE + offset, size, Block(self.file, pages))
 
     def give_back(self, memory: Memory) -> None:
-        """Keep the pages for the next allocation of their number."""
-        with self.lock:
-            if memory.token.file == self.file:
-                self.spare.setdefault(memory.token.pages, []).append(memory)
+        """Keep the pages for the next allocation of their number.
+
+        Without the lock: the garbage collector calls this, perhaps on the thread that holds it.
+        """
+        if memory.token.file == self.file:
+            self.spare.setdefault(memory.token.pages, []).append(memory)
 
     def map_of(self, memory: Memory) -> tuple[int, int, int, str]:
         """An allocation's address, size and offset, and its file while this process lives."""
