@@ -305,11 +305,38 @@ def _unlike(name: str, error: HetirError, values: Sequence[Any]) -> TensorError:
     )  # fmt: skip
 
 
+# what tensor.numpy() shows as it is; other types take the launch's own way
+_NUMPY = frozenset({
+    torch.float32, torch.float64, torch.float16, torch.bool, torch.uint8,
+    torch.int8, torch.int16, torch.int32, torch.int64,
+})  # fmt: skip
+
+
 def _on_cpu(kernel: Kernel, shape: _Shape) -> Callable[[list[Any], tuple[int, int, int]], None]:
+    bound: dict[tuple[int, int, int], Callable[..., None]] = {}
+
     def start(values: list[Any], grid: tuple[int, int, int]) -> None:
-        kernel[grid, shape.workgroup](*values)
+        launch = bound.get(grid)
+        if launch is None:
+            if len(bound) > 1000:
+                bound.clear()
+            launch = bound[grid] = kernel[grid, shape.workgroup]
+        launch(*[_host(value) for value in values])
 
     return start
+
+
+def _host(value: Any) -> Any:
+    """A tensor as a NumPy array, the quick way where there is one."""
+    if isinstance(value, torch.Tensor) and value.dtype in _NUMPY and type(value) in _KINDS:
+        try:
+            return value.numpy()
+        except (RuntimeError, TypeError):
+            return value
+    return value
+
+
+_KINDS = (torch.Tensor, torch.nn.Parameter)
 
 
 def _on_cuda(kernel: Kernel, shape: _Shape) -> Callable[[list[Any], tuple[int, int, int]], None]:
