@@ -237,32 +237,43 @@ struct Lane {
     uint32_t repeat;
 };
 
-std::vector<Lane> lanes_of(const Instruction &in) {
-    std::vector<Lane> lanes;
-    const uint32_t dst = size_of(in.dst.type), a = size_of(in.a.type);
-    if (!in.repeat.on) {
-        lanes.reserve(in.count);
-        for (uint32_t i = 0; i < in.count; ++i) lanes.push_back({i * dst, i * a, i * a, 0});
-        return lanes;
+// The lanes of an instruction, where each lies in its operands: in a row, or by mask and strides.
+class Lanes {
+public:
+    explicit Lanes(const Instruction &in)
+        : count_(in.count), dst_(size_of(in.dst.type)), a_(size_of(in.a.type)) {
+        if (in.repeat.on) spread(in.repeat);
     }
-    const Repeat &r = in.repeat;
-    const uint32_t size = std::max(dst, a), per_block = block_bytes / size;
-    for (uint32_t t = 0; t < r.times; ++t)
-        for (uint32_t lane = 0; lane < 256 / size; ++lane) {
-            if (!((r.mask[lane / 64] >> (lane % 64)) & 1)) continue;
-            const uint32_t block = lane / per_block, inner = (lane % per_block);
-            lanes.push_back({(t * r.dst_repeat + block * r.dst_block) * 32 + inner * dst,
-                             (t * r.a_repeat + block * r.a_block) * 32 + inner * a,
-                             (t * r.b_repeat + block * r.b_block) * 32 + inner * a, t});
-        }
-    return lanes;
-}
+    size_t size() const { return count_; }
+    Lane operator[](size_t i) const {
+        if (!spread_.empty()) return spread_[i];
+        const auto at = uint32_t(i);
+        return {at * dst_, at * a_, at * a_, 0};
+    }
+    uint64_t extent(uint32_t Lane::*which, uint32_t size) const {
+        if (spread_.empty()) return uint64_t(count_) * size;
+        uint64_t most = 0;
+        for (const Lane &lane : spread_) most = std::max<uint64_t>(most, lane.*which + size);
+        return most;
+    }
 
-uint64_t extent(const std::vector<Lane> &lanes, uint32_t Lane::*which, uint32_t size) {
-    uint64_t most = 0;
-    for (const Lane &lane : lanes) most = std::max<uint64_t>(most, lane.*which + size);
-    return most;
-}
+private:
+    void spread(const Repeat &r) {
+        const uint32_t size = std::max(dst_, a_), per_block = block_bytes / size;
+        for (uint32_t t = 0; t < r.times; ++t)
+            for (uint32_t lane = 0; lane < 256 / size; ++lane) {
+                if (!((r.mask[lane / 64] >> (lane % 64)) & 1)) continue;
+                const uint32_t block = lane / per_block, inner = lane % per_block;
+                spread_.push_back({(t * r.dst_repeat + block * r.dst_block) * 32 + inner * dst_,
+                                   (t * r.a_repeat + block * r.a_block) * 32 + inner * a_,
+                                   (t * r.b_repeat + block * r.b_block) * 32 + inner * a_, t});
+            }
+        count_ = uint32_t(spread_.size());
+    }
+
+    uint32_t count_, dst_, a_;
+    std::vector<Lane> spread_;
+};
 
 bool reduces(Op op) { return op >= Op::reduce_sum && op <= Op::pair_sum; }
 bool whole(Op op) { return op >= Op::whole_sum && op <= Op::whole_min; }
@@ -274,20 +285,21 @@ bool two_sources(Op op) {
     return op <= Op::bit_or || op == Op::mul_add_dst || op == Op::fused_mul_add;
 }
 
-template <typename T> void elementwise(const Instruction &in, const std::vector<Lane> &lanes) {
+template <typename T> void elementwise(const Instruction &in, const Lanes &lanes) {
     uint8_t *dst = current->local.data() + in.dst.address;
     const uint8_t *a = current->local.data() + in.a.address;
     const uint8_t *b = current->local.data() + in.b.address;
     const bool two = two_sources(in.op), has_scalar = scalar_form(in.op);
     const T scalar = of_bits<T>(in.scalar);
-    for (const Lane &lane : lanes) {
+    for (size_t i = 0; i < lanes.size(); ++i) {
+        const Lane lane = lanes[i];
         const T x = read_as<T>(a + lane.a);
         const T y = two ? read_as<T>(b + lane.b) : has_scalar ? scalar : x;
         write_as<T>(dst + lane.dst, arithmetic<T>(in.op, x, y, read_as<T>(dst + lane.dst)));
     }
 }
 
-template <typename T> void compared(const Instruction &in, const std::vector<Lane> &lanes) {
+template <typename T> void compared(const Instruction &in, const Lanes &lanes) {
     uint8_t *dst = current->local.data() + in.dst.address;
     const uint8_t *a = current->local.data() + in.a.address;
     const uint8_t *b = current->local.data() + in.b.address;
@@ -300,7 +312,7 @@ template <typename T> void compared(const Instruction &in, const std::vector<Lan
     memcpy(dst, bits.data(), bits.size());
 }
 
-template <typename T> void selected(const Instruction &in, const std::vector<Lane> &lanes) {
+template <typename T> void selected(const Instruction &in, const Lanes &lanes) {
     uint8_t *dst = current->local.data() + in.dst.address;
     const uint8_t *a = current->local.data() + in.a.address;
     const uint8_t *b = current->local.data() + in.b.address;
@@ -389,7 +401,7 @@ template <typename T> void reduced(const Instruction &in) {
 
 // One result a repeat (whole), a block of 32 bytes, or a pair.
 template <typename T>
-void reduced_by_parts(const Instruction &in, const std::vector<Lane> &lanes) {
+void reduced_by_parts(const Instruction &in, const Lanes &lanes) {
     const uint8_t *a = current->local.data() + in.a.address;
     uint8_t *dst = current->local.data() + in.dst.address;
     const auto join = [&](T x, T y) { return joined<T>(in.op, x, y); };
@@ -450,7 +462,7 @@ bool rounds(Op op) {
            (op >= Op::reduce_sum && op <= Op::pair_sum);
 }
 
-void perform(const Instruction &in, const std::vector<Lane> &lanes) {
+void perform(const Instruction &in, const Lanes &lanes) {
     with_type(in.a.type, [&](auto zero) {
         using T = decltype(zero);
         switch (in.op) {
@@ -467,8 +479,8 @@ void perform(const Instruction &in, const std::vector<Lane> &lanes) {
                 });
                 break;
             case Op::duplicate:
-                for (const Lane &lane : lanes)
-                    write_as<T>(current->local.data() + in.dst.address + lane.dst,
+                for (size_t i = 0; i < lanes.size(); ++i)
+                    write_as<T>(current->local.data() + in.dst.address + lanes[i].dst,
                                 of_bits<T>(in.scalar));
                 break;
             case Op::create_index:
@@ -490,7 +502,7 @@ void perform(const Instruction &in, const std::vector<Lane> &lanes) {
 }
 
 // How much of the destination an instruction writes.
-uint64_t written(const Instruction &in, const std::vector<Lane> &lanes) {
+uint64_t written(const Instruction &in, const Lanes &lanes) {
     const uint32_t size = size_of(in.dst.type);
     switch (in.op) {
         case Op::compare: case Op::compare_scalar: return (lanes.size() + 7) / 8;
@@ -506,7 +518,7 @@ uint64_t written(const Instruction &in, const std::vector<Lane> &lanes) {
         case Op::pair_sum:
             return uint64_t((in.repeat.times - 1) * in.repeat.dst_repeat + 1) * 128;
         case Op::scatter: return in.dst.bytes;
-        default: return extent(lanes, &Lane::dst, size);
+        default: return lanes.extent(&Lane::dst, size);
     }
 }
 
@@ -596,12 +608,12 @@ void issue(const Instruction &given) {
                    (in.dst.type == Type::f16 || in.dst.type == Type::bf16);
     if (in.op == Op::select || in.op == Op::select_scalar) check_select(in);
     check_shape(in);
-    const std::vector<Lane> lanes = lanes_of(in);
-    if (lanes.empty()) return;
+    const Lanes lanes(in);
+    if (lanes.size() == 0) return;
     const uint64_t dst_bytes = written(in, lanes);
     const bool table = in.op == Op::gather;
     const uint64_t a_bytes = table ? in.a.bytes
-                                   : extent(lanes, &Lane::a, size_of(in.a.type));
+                                   : lanes.extent(&Lane::a, size_of(in.a.type));
     Accesses accesses;
     const bool reads_a = in.op != Op::duplicate && in.op != Op::create_index;
     check_view(in.dst, in.op == Op::scatter ? 0 : dst_bytes, in.name, "dst", in.line,
@@ -612,7 +624,7 @@ void issue(const Instruction &given) {
         accesses.local_reads.push_back({in.a.address, a_bytes});
     }
     if (two_sources(in.op) || in.op == Op::compare || in.op == Op::select) {
-        const uint64_t bytes = extent(lanes, &Lane::b, size_of(in.a.type));
+        const uint64_t bytes = lanes.extent(&Lane::b, size_of(in.a.type));
         check_view(in.b, bytes, in.name, "src1", in.line);
         check_overlap(in, in.b, bytes, dst_bytes, "src1");
         accesses.local_reads.push_back({in.b.address, bytes});

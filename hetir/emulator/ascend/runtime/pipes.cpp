@@ -197,30 +197,38 @@ const char *const local_name = "a part of the Unified Buffer";
 // Vector instructions may read lanes that nobody looks at; what leaves the buffer must be data.
 bool needs_data(Pipe pipe) { return pipe == Pipe::MTE3 || pipe == Pipe::S; }
 
-void touch(Word &word, Pipe pipe, bool writes, int line, const char *where) {
+// Not ordered before the instruction that `pipe` issues now, nor part of it.
+bool unordered(size_t other, uint32_t at, Pipe pipe) {
     const size_t p = size_t(pipe);
-    const Clock &known = current->known[p];
+    if (at <= current->known[p][other]) return false;
+    return other != p || (pipe != Pipe::S && at != current->position[p]);
+}
+
+void examine(const Word &word, Pipe pipe, bool writes, int line, const char *where) {
+    if (word.write == 0 && !writes && where == local_name && needs_data(pipe))
+        refuse("uninitialised", line, "pipe %s reads a part of the Unified Buffer that nothing has "
+               "written", pipe_name(pipe));
+    if (word.write != 0 && unordered(word.writer, word.write, pipe))
+        conflict(pipe, line, writes, Pipe(word.writer), word.write, true, where);
+    for (size_t r = 0; writes && r < pipe_count; ++r)
+        if ((word.readers >> r) & 1 && unordered(r, word.reads[r], pipe))
+            conflict(pipe, line, true, Pipe(r), word.reads[r], false, where);
+}
+
+inline void touch(Word &word, Pipe pipe, bool writes, int line, const char *where) {
+    const size_t p = size_t(pipe);
     if (job.hazards) {
-        const size_t w = word.writer;
-        const bool own_scalar = pipe == Pipe::S && w == size_t(Pipe::S);
-        if (word.write == 0 && !writes && where == local_name && needs_data(pipe))
-            refuse("uninitialised", line, "pipe %s reads a part of the Unified Buffer that nothing "
-                   "has written", pipe_name(pipe));
-        if (word.write > known[w] && !own_scalar &&
-            !(w == p && word.write == current->position[p]))
-            conflict(pipe, line, writes, Pipe(w), word.write, true, where);
-        if (writes)
-            for (size_t r = 0; r < pipe_count; ++r) {
-                if (word.reads[r] <= known[r] || (r == p && pipe == Pipe::S)) continue;
-                if (r == p && word.reads[r] == current->position[p]) continue;
-                conflict(pipe, line, true, Pipe(r), word.reads[r], false, where);
-            }
+        const Clock &known = current->known[p];
+        const bool settled = word.write != 0 && word.write <= known[word.writer] &&
+                             (!writes || word.readers == 0);
+        if (!settled) examine(word, pipe, writes, line, where);
     }
     if (writes) {
         word.writer = uint8_t(p);
         word.write = current->position[p];
-        word.reads.fill(0);
+        word.readers = 0;
     } else {
+        word.readers = uint8_t(word.readers | 1u << p);
         word.reads[p] = current->position[p];
     }
 }

@@ -54,9 +54,10 @@ extern Job job;
 
 using Clock = std::array<uint32_t, pipe_count>;
 
-// One word of memory: who wrote it last and who read it since, by position in each pipe.
+// One word of memory: which pipe wrote it last and which have read it since (a bit each), and at
+// which positions of theirs.
 struct Word {
-    uint8_t writer;
+    uint8_t writer, readers;
     uint32_t write;
     std::array<uint32_t, pipe_count> reads;
 };
