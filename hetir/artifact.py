@@ -76,6 +76,25 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Fence:
+    """What the code does for the order of memory at one place of the kernel.
+
+    `kind` is `fence`, `barrier` or that of an atomic access (`load`, `store`, `rmw`, `reduction`,
+    `cas`), with the `order` and `scope` that the kernel asks for. `instruction` is what stands in
+    the artifact's text, from `line` on (counted from 1), and empty where nothing needs to.
+    `reason` says what it is for, or why nothing or less than asked is emitted.
+    """
+
+    kind: str
+    order: str
+    scope: str
+    instruction: str
+    location: Loc | None
+    reason: str
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
     """Another form of an artifact's code, for devices that have all that it `needs`.
 
@@ -107,7 +126,7 @@ class Artifact:
     workgroup: tuple[int, int, int] | None = None
     subgroup_size: int = 32
     cooperative: bool = False
-    fences: tuple[object, ...] = ()
+    fences: tuple[Fence, ...] = ()
     safe_points: tuple[object, ...] = ()
     sites: tuple[Site, ...] = ()
     variants: tuple[Variant, ...] = ()

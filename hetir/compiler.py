@@ -33,12 +33,13 @@ from hetir.version import CODE_VERSION
 
 if TYPE_CHECKING:
     from hetir import emulator, residency
-    from hetir.backends import ascend, cpu, ptx, spirv
+    from hetir.backends import ascend, cpu, emitted, ptx, spirv
     from hetir.backends.cpu import stack as cpu_stack
     from hetir.emulator import ascend as shim
     from hetir.emulator import ptx as emulated_ptx
     from hetir.emulator.ascend import device as shim_device
     from hetir.passes import expand_arrays as expansion
+    from hetir.passes import fences as fence_pass
     from hetir.passes import harness, pressure
     from hetir.passes import simplify as simplifier
     from hetir.runtime.drivers import ascend_shim
@@ -51,6 +52,7 @@ else:
     expansion, harness = lazy("hetir.passes.expand_arrays"), lazy("hetir.passes.harness")
     pressure, simplifier = lazy("hetir.passes.pressure"), lazy("hetir.passes.simplify")
     residency = lazy("hetir.residency")
+    emitted, fence_pass = lazy("hetir.backends.emitted"), lazy("hetir.passes.fences")
     shim, shim_device = lazy("hetir.emulator.ascend"), lazy("hetir.emulator.ascend.device")
     ascend_shim = lazy("hetir.runtime.drivers.ascend_shim")
 
@@ -144,9 +146,12 @@ def compile(
     """
     arguments = signature if isinstance(signature, tuple) else _arguments(kernel, signature)
     items = None if workgroup is None else dims(workgroup)
-    made = lower(prepare(record(kernel, arguments).module), target, items, assumptions)
-    # a launch does without the figures, which take LLVM a moment
-    return cpu_stack.counted(made) if target.partition(":")[0] == "cpu" else made
+    traced = prepare(record(kernel, arguments).module)
+    made = lower(traced, target, items, assumptions)
+    # a launch does without the figures, which take LLVM a moment, and without the report
+    made = cpu_stack.counted(made) if target.partition(":")[0] == "cpu" else made
+    ordered, changes = fence_pass.weaken(simplifier.simplify(traced))
+    return replace(made, fences=emitted.fences_of(made, ordered, changes))
 
 
 def _arguments(kernel: Source, signature: str | None) -> tuple[Argument, ...]:
@@ -275,7 +280,7 @@ def lower(
     options = {"assumptions": promised} if uses(target) else {}
 
     def make() -> bytes:
-        simple = simplifier.simplify(kernel)
+        simple = fence_pass.fences(simplifier.simplify(kernel))
         made = backend.compile_kernel(simple, target=target, workgroup=workgroup, **options)
         return runtime.encode(replace(finish(made, kernel), key=key))
 
