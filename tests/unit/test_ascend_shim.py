@@ -234,6 +234,28 @@ RIGHT = {
         DataCopy(y, q, 512);
     }
 """,
+    # a result each repeat, each block and each pair; the largest with its place
+    "reductions": """
+    if (GetBlockIdx() == 0) {
+        TBuf<> buffer;
+        pipe.InitBuffer(buffer, 4 * 4096);
+        auto p = buffer.GetWithOffset<float>(512, 0);
+        auto q = buffer.GetWithOffset<float>(1000, 4096);
+        auto w = buffer.GetWithOffset<float>(512, 12288);
+        DataCopy(p, x, 512);
+        Duplicate(q, 0.0f, 1000);
+        SetFlag<HardEvent::MTE2_V>(0);
+        WaitFlag<HardEvent::MTE2_V>(0);
+        PipeBarrier<PIPE_V>();
+        ReduceRepeat<ReduceType::SUM>(q, p, 64, 8, 1, 1, 8);
+        ReduceMax(q[16], p, w, 512, true);
+        ReduceDataBlock<ReduceType::MIN>(q[64], p, 64, 8, 1, 1, 8);
+        ReducePairElem<ReduceType::SUM>(q[256], p, 64, 8, 1, 1, 8);
+        SetFlag<HardEvent::V_MTE3>(2);
+        WaitFlag<HardEvent::V_MTE3>(2);
+        DataCopy(y, q, 1000);
+    }
+""",
     # masks and strides: every other block of 32 bytes, lanes 0 to 3 of each
     "strided": """
     if (GetBlockIdx() == 0) {
@@ -306,6 +328,12 @@ def expected(name, blocks):  # noqa: C901 - one case a program
                 z[at : at + 16] = (core + 1) % blocks + 100
         case "pass_on":
             z[0], z[256], z[512] = 77, 78, -1
+        case "reductions":
+            p = x[:512]
+            y[:8] = [tree_sum(p[i : i + 64]) for i in range(0, 512, 64)]
+            y[16:18] = p.max(), np.uint32(p.argmax()).view(np.float32)
+            y[64:128] = p.reshape(64, 8).min(axis=1)
+            y[256:512] = p[::2] + p[1::2]
         case "strided":
             lanes = np.add.outer(np.arange(4) * 128, np.add.outer(np.arange(8) * 16, np.arange(4)))
             y[lanes] = x[lanes] + x[lanes]
