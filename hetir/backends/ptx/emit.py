@@ -176,6 +176,8 @@ class Emitter(Structured):
 
     def _halves(self, op: Operation) -> list[Value] | None:
         """The 32-bit factors of a 64-bit product, where both are widened numbers."""
+        if op.result.type != I64:
+            return None
         makers = [self._definitions.get(v) for v in op.operands]
         if all(m is not None and m.spec is ops.CAST and m.operands[0].type == I32 for m in makers):
             return [m.operands[0] for m in makers if m is not None]
