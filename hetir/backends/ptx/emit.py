@@ -16,7 +16,7 @@ from hetir.backends.ptx.subgroups import Subgroups
 from hetir.backends.ptx.targets import WARP
 from hetir.ir import ops
 from hetir.ir.core import Kernel, Operation, Value
-from hetir.ir.types import I32, ArrayType, Scalar
+from hetir.ir.types import I32, I64, ArrayType, Scalar
 from hetir.passes.regions import definitions
 from hetir.passes.sites import REPORTS
 from hetir.target import Assumptions, key_of
