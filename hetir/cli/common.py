@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 import typer
 
-from hetir import library
+from hetir import hetbin, library
 from hetir.decorator import Kernel
 from hetir.diagnostics import HetirError, Label
 from hetir.ir.types import SCALARS
 from hetir.source import whole_line
+
+Launchable = Kernel | hetbin.BuiltKernel
 
 
 class UsageError(HetirError):
@@ -48,6 +50,20 @@ def find_kernel(spec: str) -> Kernel:
             hint=f"name one: {path}:{next(iter(kernels))}",
         )
     return next(iter(kernels.values()))
+
+
+def find_launchable(spec: str) -> Launchable:
+    """The kernel that `FILE.py:KERNEL` or `FILE.hetbin:KERNEL` names."""
+    path, name = split_spec(spec)
+    if Path(path).suffix != ".hetbin":
+        return find_kernel(spec)
+    found = hetbin.load(path)
+    if not name and len(found) != 1:
+        raise UsageError(
+            f"{path} has {len(found)} kernels",
+            hint=f"name one: {path}:{next(iter(found), 'KERNEL')}",
+        )
+    return found[name or next(iter(found))]
 
 
 def split_spec(spec: str) -> tuple[str, str]:
@@ -101,7 +117,9 @@ def parse_dims(text: str, what: str) -> tuple[int, ...]:
     return dims
 
 
-def parse_arguments(kernel: Kernel, pairs: Sequence[str], outputs: Iterable[str]) -> dict[str, Any]:
+def parse_arguments(
+    kernel: Launchable, pairs: Sequence[str], outputs: Iterable[str]
+) -> dict[str, Any]:
     """`NAME=VALUE` pairs as the kernel's arguments by name.
 
     VALUE is a number, `true`/`false`, a .npy file, `f32[4096,1024]` for zeros, or numbers with
@@ -126,7 +144,7 @@ def parse_arguments(kernel: Kernel, pairs: Sequence[str], outputs: Iterable[str]
     return {name: given[name] for name in kernel.parameters}
 
 
-def _pair(kernel: Kernel, text: str) -> tuple[str, Any]:
+def _pair(kernel: Launchable, text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals:
         raise UsageError(f"`{text}` is not NAME=VALUE", hint="write x=x.npy or n=3")
@@ -191,7 +209,7 @@ def save_arrays(saves: Mapping[str, str], arguments: Mapping[str, Any]) -> None:
         typer.echo(f"  {name} -> {path} {arguments[name].dtype}{list(arguments[name].shape)}")
 
 
-def _like(kernel: Kernel, name: str, arrays: Sequence[np.ndarray[Any, Any]]) -> Any:
+def _like(kernel: Launchable, name: str, arrays: Sequence[np.ndarray[Any, Any]]) -> Any:
     """Zeros for an output that was not given."""
     declared = kernel.declared_array(name)
     for array in arrays:

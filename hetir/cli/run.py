@@ -10,7 +10,7 @@ import typer
 
 from hetir.cli.common import (
     UsageError,
-    find_kernel,
+    find_launchable,
     parse_arguments,
     parse_dims,
     parse_save,
@@ -24,7 +24,7 @@ def register(app: typer.Typer) -> None:
 
 
 def run(
-    kernel: Annotated[str, typer.Argument(metavar="FILE.py:KERNEL")],
+    kernel: Annotated[str, typer.Argument(metavar="FILE.py:KERNEL|FILE.hetbin:KERNEL")],
     values: Annotated[list[str] | None, typer.Argument(metavar="NAME=VALUE")] = None,
     grid: Annotated[str, typer.Option(help="Workgroups: G, or X,Y,Z.")] = "",
     workgroup: Annotated[str, typer.Option(help="Work-items a workgroup: W, or X,Y,Z.")] = "",
@@ -32,7 +32,7 @@ def run(
     out: Annotated[list[str] | None, typer.Option(help="NAME=file.npy: save an array.")] = None,
 ) -> None:
     """Run a kernel: values are numbers, .npy files, or f32[4096,1024] for zeros."""
-    found = find_kernel(kernel)
+    found = find_launchable(kernel)
     saves = dict(parse_save(text) for text in out or ())
     arguments = parse_arguments(found, values or (), saves)
     for name in saves:

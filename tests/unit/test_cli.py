@@ -239,3 +239,62 @@ def test_run_takes_vectors(hetir_command, folder):
     status, _, err = hetir_command("run", "vectors.py:double", "v=1,2", "y=f32[3]")
     assert status == 1
     assert "`v` is the vector `f32x3`, got 2 values" in err
+
+
+def test_build_run_and_inspect_a_hetbin(hetir_command, folder):
+    targets = ("--target", "cpu:x86-64", "--target", "spirv:opencl")
+    words = ("build", "mine.py:scale", *targets, "--deps", "app.d")
+    status, out, _ = hetir_command(*words, "-o", "app.hetbin")
+    assert status == 0
+    assert "2 specialisations of 1 kernels, 5 payloads for cpu:x86-64, spirv:opencl" in out
+    rule = (folder / "app.d").read_text()
+    assert rule.startswith(f"{folder / 'app.hetbin'}:")
+    assert str(folder / "mine.py") in rule
+    (folder / "mine.py").unlink()
+    words = ("x=x.npy", "factor=3", "--grid", "2", "--workgroup", "64", "--out", "y=y.npy")
+    assert hetir_command("run", "app.hetbin:scale", *words)[0] == 0
+    assert (np.load("y.npy") == 3 * np.arange(100, dtype=np.float32)).all()
+    status, out, _ = hetir_command("inspect", "app.hetbin")
+    assert status == 0
+    for part in ("scale(x: f32[::1], factor: f32, y: f32[::1])  mine.py:5:1", "safe point",
+                 "argument block 64 bytes", "32 factor: f32", "cpu:x86-64: entry",
+                 "spirv:opencl: entry", "any workgroup", "shared memory 0 bytes"):  # fmt: skip
+        assert part in out
+
+
+HETBIN_MISTAKES = {
+    "no kernel": (
+        ("run", "app.hetbin:nope", "--grid", "1", "--workgroup", "1"),
+        "has no kernel `nope`",
+    ),
+    "no grid": (("run", "app.hetbin", "x=x.npy", "--out", "y=y.npy", "factor=1"), "has no grid"),
+    "no file": (("run", "absent.hetbin"), "absent.hetbin cannot be read"),
+    "no hetbin": (
+        ("inspect", "mine.hetbin"),
+        "mine.hetbin is damaged at byte 0: this is no hetbin",
+    ),
+    "two targets": (
+        ("build", "mine.py:scale", "--target", "cpu", "--target", "hetir", "-o", "o"),
+        "--target is given 2 times",
+    ),
+    "this machine": (
+        ("build", "mine.py:scale", "--target", "cpu", "-o", "o.hetbin"),
+        "`cpu` is not portable",
+    ),
+    "whose signature": (
+        ("build", "mine.py", "--signature", "f32", "-o", "o.hetbin"),
+        "does not say which kernel it is for",
+    ),
+    "ill typed": (("build", "mine.py:ill_typed", "-o", "o.hetbin"), "mine.py:22"),
+}
+
+
+@pytest.mark.parametrize("name", HETBIN_MISTAKES)
+def test_mistakes_with_hetbins(hetir_command, folder, name):
+    words, message = HETBIN_MISTAKES[name]
+    (folder / "mine.hetbin").write_text("not one")
+    if "app.hetbin" in words[1]:
+        assert hetir_command("build", "mine.py:scale", "-o", "app.hetbin")[0] == 0
+    status, _, errors = hetir_command(*words)
+    assert status == 1
+    assert message in errors
