@@ -26,6 +26,7 @@ IDS = (
 )
 COMPARES = (ops.EQ, ops.NE, ops.LT, ops.LE, ops.GT, ops.GE)
 _MAX_TERMS = 6
+_MAX_STEPS = 40
 _MAX_TURNS = 16
 _MAX_FACTOR = 1 << 20
 
@@ -63,6 +64,7 @@ class Facts:
         self.counts: dict[Operation, Count] = {}
         self.offsets: dict[Operation, tuple[list[Term], int] | None] = {}
         self._todo: list[tuple[Value, bool]] = []
+        self._left = 0  # steps that the present offset may still be taken apart by
         for op in walk(kernel.body):
             if op.spec is ops.FOR and (count := self._count(op)):
                 self.counts[op] = count
@@ -232,6 +234,7 @@ class Facts:
     def terms(self, offset: Value) -> tuple[list[Term], int] | None:
         """An offset as products and a constant; None where there are many."""
         sums: dict[tuple[Value, ...], int] = {}
+        self._left = _MAX_STEPS
         constant_part = self._add(offset, 1, sums)
         found = [Term(f, values) for values, f in sums.items() if f]
         found.sort(key=self._place)
@@ -253,7 +256,9 @@ class Facts:
         number = _number(op)
         if number is not None:
             return factor * number
-        if op is not None and op.results:
+        self._left -= 1
+        # past the limit a sum is a term like any other: values that are used twice add up
+        if op is not None and self._left > 0:
             match op.name:
                 case "add":
                     return sum(self._add(v, factor, sums) for v in op.operands)

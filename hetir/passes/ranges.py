@@ -81,6 +81,7 @@ class _Analysis:
         self.again: list[Range] = []  # of what the loop around carries on,
         self.left: list[Range] = []  # and of what it leaves with
         self.yields: list[list[Range]] = []
+        self.stable: dict[Operation, list[Range]] = {}
 
     # ---- values ---------------------------------------------------------------------
 
@@ -241,6 +242,8 @@ class _Analysis:
         counted = op.spec is ops.FOR
         args = body.args[1:] if counted else body.args
         state = [self.of(v) for v in op.operands[3 if counted else 0 :]]
+        if op in self.stable:  # what it grew to when the loop around ran before, or more
+            state = [_union(a, b) for a, b in zip(state, self.stable[op], strict=True)]
         turns = 0
         while True:
             if counted:
@@ -256,6 +259,7 @@ class _Analysis:
                 _widen(a, b) if turns > _WIDEN_AFTER else b
                 for a, b in zip(state, after, strict=True)
             ]
+        self.stable[op] = state
         if counted:
             left = [_union(a, b) for a, b in zip(left or state, state, strict=True)]
         for value, found in zip(op.results, left, strict=False):

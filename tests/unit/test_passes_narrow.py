@@ -134,3 +134,21 @@ def test_loops_between_small_numbers_count_in_32_bits() -> None:
     # one step past the end of i32 is compared, and does not fit
     kept = narrow_indices(expand_arrays(counting(3, False)), Bounds(index_bits=32))
     assert any(op.spec is ops.FOR for op in walk(kept.body))
+
+
+def test_a_number_that_is_doubled_many_times_is_taken_apart_only_so_far() -> None:
+    def build(b: Builder, out: Value) -> None:
+        index = b.value(ops.GLOBAL_ID, axis=0)
+        for _ in range(60):
+            index = b.value(ops.AND, b.value(ops.ADD, index, index), b.const(I64, 7))
+            index = b.value(ops.ADD, b.value(ops.ADD, index, index), b.value(ops.NEG, index))
+        b.emit(ops.STORE, out, index, index)
+        for _ in range(40):
+            index = b.value(ops.ADD, index, index)
+        b.emit(ops.STORE, out, b.value(ops.MUL, index, b.const(I64, 0)), b.const(I64, 5))
+
+    made = narrow_indices(expand_arrays(kernel_of(build, [array(I64, 1)])), Bounds(index_bits=32))
+    verify(made)
+    out = np.zeros(8, np.int64)
+    testing.evaluator(made, [out], (1, 1, 1), (2, 1, 1))
+    assert out[0] == 5

@@ -24,6 +24,7 @@ from hetir.target import Assumptions, key_of
 _ACCESSES = (
     *(ops.LOAD, ops.STORE, ops.ATOMIC_LOAD, ops.ATOMIC_STORE, ops.ATOMIC_RMW, ops.ATOMIC_CAS),
 )
+_MOST_PARTS = 6  # of an address
 _SUBGROUP_OPS = (ops.SHUFFLE, ops.BALLOT, ops.VOTE, ops.SUBGROUP_REDUCE)
 
 
@@ -168,11 +169,16 @@ class Emitter(Structured):
 
     def _address(self, space: str, base: str, offset: Value) -> str:
         """Sums are added to the address one by one, so that neighbours share the first ones."""
-        op = self._definitions.get(offset)
-        if op is not None and op.spec is ops.ADD:
-            base = self._address(space, base, op.operands[0])
-            offset = op.operands[1]
-        return self.code.at(space, base, self.local[offset])
+        parts: list[Value] = []
+        while len(parts) < _MOST_PARTS:
+            op = self._definitions.get(offset)
+            if op is None or op.spec is not ops.ADD:
+                break
+            offset, last = op.operands
+            parts.append(last)
+        for part in (offset, *reversed(parts)):
+            base = self.code.at(space, base, self.local[part])
+        return base
 
     def _halves(self, op: Operation) -> list[Value] | None:
         """The 32-bit factors of a 64-bit product, where both are widened numbers."""
