@@ -3,6 +3,7 @@
 from hetir.passes.expansions import (
     atomics,
     conversions,
+    divide,
     floats,
     fused,
     integers,
@@ -17,6 +18,7 @@ __all__ = [
     "Writer",
     "atomics",
     "conversions",
+    "divide",
     "floats",
     "fused",
     "integers",
