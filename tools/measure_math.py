@@ -307,9 +307,9 @@ Written by `python tools/measure_math.py`: change that script, not this page.
 `hl.exp` and its like return the same bits on every target. They are functions of the kernel
 language (`hetir/lang/math`), inlined into the kernel like any helper: in `f32` they use
 + - * and integer operations, and one division or square root where that pays (both are
-correctly rounded everywhere, by `hetir/passes/expansions/divide.py` where a target's own are
-not); in `f64` also `fma`. There are no tables in memory and no
-branches, but for `sin`, `cos` and `tan` of large arguments and `lgamma` beside its zeros.
+correctly rounded everywhere: a target without them gets `hetir/passes/expansions/divide.py`, a
+device whose own are inexact is refused); in `f64` also `fma`. There are no tables in memory and
+no branches, but for `sin`, `cos` and `tan` of large arguments and `lgamma` beside its zeros.
 `f16`, `bf16` and integers are computed in `f32`; the result of `f16` and `bf16` is rounded once
 more.
 
