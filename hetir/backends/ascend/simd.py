@@ -87,7 +87,7 @@ def _emitted(
     emitter.run()
     program = _framed(emitter, low)
     drop_dead_scalars(program)
-    used = plan(program)
+    used = plan(program, chip.buffer_bytes)
     if used <= chip.buffer_bytes:
         synchronise(program)
     entry = entry_of(kernel)
@@ -134,7 +134,7 @@ def _emitter(kernel: Kernel, layout: Layout, chip: Chip, shape: Shape, disjoint:
     return emitter
 
 
-_FRAME = ("group", "groups", "size", "row", "start", "item")
+_FRAME = ("group", "groups", "size", "row", "item")
 _LOCALS = ("group", "groups", "buffer", "column", "from", "inside", "tile", "active")
 
 

@@ -20,6 +20,7 @@ from hetir.backends.ascend.simd_reps import (
     Rep,
     Tensor,
     Uniform,
+    bare,
     grouped,
     plus,
     times,
@@ -250,8 +251,7 @@ class _Loop:
         """Store a lane's value in a buffer."""
         self.writes.append(Access(buffer))
         text = self.text(value)
-        if text.startswith("(") and text.endswith(")") and _balanced(text[1:-1]):
-            text = text[1:-1]
+        text = bare(text)
         if value.type == BOOL:
             self.reads.append(Access(buffer))
             self.lines.append(f"SetBit({buffer.name}, lane, {text});")
@@ -293,10 +293,10 @@ class _Loop:
         kind = _element(op)
         if isinstance(target, Array):
             self.reads.append(Access(target.buffer))
-            text = f"{target.buffer.name}.GetValue({self.host.index_of(target, _bare(offset))})"
+            text = f"{target.buffer.name}.GetValue({self.host.index_of(target, bare(offset))})"
         else:
             base = self.base(op)
-            text = f"LoadGlobal<{storage(kind)}>({base}, {_bare(offset)})"
+            text = f"LoadGlobal<{storage(kind)}>({base}, {bare(offset)})"
             self.reads.append(Access(self.host.place_of_pointer(op.operands[0])))
         return f"{text} != 0" if kind == BOOL else text
 
@@ -305,9 +305,9 @@ class _Loop:
         return target.text if isinstance(target, Pointer) else self.text(op.operands[0])
 
     def store(self, op: Operation) -> None:
-        target, offset = self.target(op), _bare(self.text(op.operands[1]))
+        target, offset = self.target(op), bare(self.text(op.operands[1]))
         kind = _element(op)
-        value = _bare(self.text(op.operands[2]))
+        value = bare(self.text(op.operands[2]))
         if kind == BOOL:
             value = f"static_cast<uint8_t>({value} ? 1 : 0)"
         if isinstance(target, Array):
@@ -324,8 +324,9 @@ class _Loop:
     def scatter(self, op: Operation, offset: str, value: str, kind: str) -> None:
         """Stage an element, and its offset unless a lane's number says it."""
         host, per = self.host, BLOCK // SIZES[kind]
-        stage = host.buffer(f"{op.operands[0].name or 'out'}_stage", kind, host.shape.lanes * per)
         target, rep = self.target(op), host.reps.get(op.operands[1])
+        hint = target.text if isinstance(target, Pointer) else "out"
+        stage = host.buffer(f"{hint}_stage", kind, host.shape.lanes * per)
         seen = ".ReinterpretCast<uint16_t>()" if kind in ("half", "bfloat16_t") else ""
         self.lines.append(f"{stage.name}{seen}.SetValue(lane * {per}, {value});")
         self.writes.append(Access(stage))
@@ -353,7 +354,7 @@ class _Loop:
         base = scatter.base
         if base == "nullptr":
             base, at = f"reinterpret_cast<GM_ADDR>({at})", "0"
-        copy = f"CopyOut({base}, {_bare(at)}, {scatter.stage.name}[lane * {per}], 1);"
+        copy = f"CopyOut({base}, {bare(at)}, {scatter.stage.name}[lane * {per}], 1);"
         lines, more = host.lane_loop(mask, [copy])
         if scatter.op.spec is ops.ATOMIC_RMW:
             mode = {"min": "Min", "max": "Max"}.get(str(scatter.op.attrs["kind"]), "Add")
@@ -368,21 +369,21 @@ class _Loop:
         if isinstance(target, Array):
             self.shared_atomic(op, target)
             return
-        kind, value = _element(op), _bare(self.text(op.operands[2]))
+        kind, value = _element(op), bare(self.text(op.operands[2]))
         c_kind = {"f16": "half", "bf16": "bfloat16_t"}.get(kind.name, c_type(kind))
         c_kind = {"uint32_t": "int32_t"}.get(c_kind, c_kind)
         if c_type(kind) == "uint32_t":
             value = f"static_cast<int32_t>({value})"
         if op.attrs["kind"] == "sub":
             value = f"WrapSub<{c_kind}>(0, {value})" if kind.is_int else f"-{grouped(value)}"
-        self.scatter(op, _bare(self.text(op.operands[1])), value, c_kind)
+        self.scatter(op, bare(self.text(op.operands[1])), value, c_kind)
 
     def shared_atomic(self, op: Operation, target: Array) -> None:
         host, kind = self.host, _element(op)
         self.reads.append(Access(target.buffer))
         self.writes.append(Access(target.buffer))
         at = host.fresh("at")
-        index = host.index_of(target, _bare(self.text(op.operands[1])))
+        index = host.index_of(target, bare(self.text(op.operands[1])))
         self.lines.append(f"const int64_t {at} = {index};")
         old = host.fresh(op.result.name or "old")
         self.lines.append(f"const {storage(kind)} {old} = {target.buffer.name}.GetValue({at});")
@@ -417,18 +418,3 @@ def _element(op: Operation) -> Scalar:
     kind = op.attrs["element"]
     assert isinstance(kind, Scalar)
     return kind
-
-
-def _bare(text: str) -> str:
-    """Text without the parentheses around all of it."""
-    whole = text.startswith("(") and text.endswith(")") and _balanced(text[1:-1])
-    return text[1:-1] if whole else text
-
-
-def _balanced(text: str) -> bool:
-    depth = 0
-    for char in text:
-        depth += (char == "(") - (char == ")")
-        if depth < 0:
-            return False
-    return depth == 0

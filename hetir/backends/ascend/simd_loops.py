@@ -101,12 +101,14 @@ class Loops(Memory, ABC):
     def intersect(self, a: Box, b: Box) -> Box:
         """The lanes in both ranges."""
         bounds: list[tuple[Num, Num] | None] = []
-        for one, two in zip(a.bounds, b.bounds, strict=True):
+        for axis, (one, two) in enumerate(zip(a.bounds, b.bounds, strict=True)):
             if one is None or two is None or one == two:
                 bounds.append(one or two)
                 continue
-            low = self._most(one[0], two[0], "Greater")
-            bounds.append((low, self._most(one[1], two[1], "Lesser")))
+            low, extent = self._most(one[0], two[0], "Greater"), self.shape.extents[axis]
+            ends = [e for e in (one[1], two[1]) if e != extent]  # none lies beyond it
+            high = self._most(ends[0], ends[-1], "Lesser") if ends else extent
+            bounds.append((low, high))
         return Box((bounds[0], bounds[1], bounds[2]))
 
     def _most(self, a: Num, b: Num, name: str) -> Num:

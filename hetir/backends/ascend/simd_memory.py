@@ -37,6 +37,15 @@ class Memory(Vectors):
 
     region: Region
 
+    def lanes_name(self, op: Operation) -> str:
+        """A name for what an access of an array loads."""
+        rep = self.reps.get(op.operands[0])
+        if isinstance(rep, Array):
+            return f"{rep.buffer.name}_lanes"
+        return (
+            f"{rep.text}_lanes" if isinstance(rep, Pointer) and rep.text.isidentifier() else "lanes"
+        )
+
     # ---- loads ---------------------------------------------------------------------------
 
     def load(self, op: Operation) -> None:
@@ -79,7 +88,9 @@ class Memory(Vectors):
         if self.group.scatters:
             self.flush()
         self.at(op)
-        made = Tensor(self.buffer(op.result.name or _array_name(op), storage(kind)), storage(kind))
+        made = Tensor(
+            self.buffer(op.result.name or self.lanes_name(op), storage(kind)), storage(kind)
+        )
         lines = self._row_copies(offset, kind, made, target, into=True)
         self.instr("MTE2", lines, [Access(target.place)], [self.access(made)], op="CopyIn")
         return made
@@ -211,7 +222,7 @@ class Memory(Vectors):
             if target.private:
                 return self._row_of(op, target, offset.text)
             index = self.index_of(target, offset.text)
-            name = op.result.name or _array_name(op)
+            name = op.result.name or self.lanes_name(op)
             text = f"{target.buffer.name}.GetValue({index})"
             return Uniform(self.scalar(c_type(kind), name, text, [Access(target.buffer)]))
         if target.private or not isinstance(offset, Affine) or kind.bytes not in (2, 4):
@@ -228,7 +239,7 @@ class Memory(Vectors):
         row = Tensor(buffer, buffer.kind, start)
         if self._unchanged(op):
             return row
-        made = Tensor(self.buffer(op.result.name or _array_name(op), buffer.kind), buffer.kind)
+        made = Tensor(self.buffer(op.result.name or self.lanes_name(op), buffer.kind), buffer.kind)
         self.copy_lanes(made, row, None)
         return made
 
@@ -265,7 +276,8 @@ class Memory(Vectors):
             self.flush()
         self.at(op)
         made = Tensor(
-            self.buffer(op.result.name or _array_name(op), target.buffer.kind), target.buffer.kind
+            self.buffer(op.result.name or self.lanes_name(op), target.buffer.kind),
+            target.buffer.kind,
         )
         reads = Access(target.buffer)
         aligned = isinstance(offset.base, int) and offset.base % _BLOCK == 0
@@ -406,7 +418,3 @@ def _element(op: Operation) -> Scalar:
     kind = op.attrs["element"]
     assert isinstance(kind, Scalar)
     return kind
-
-
-def _array_name(op: Operation) -> str:
-    return f"{op.operands[0].name or 'loaded'}_lanes"

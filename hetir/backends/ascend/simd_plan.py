@@ -17,14 +17,23 @@ class _Life:
     )
 
 
-def plan(program: Block) -> int:
+def plan(program: Block, room: int) -> int:
     """Give every buffer its offset; the bytes that all of them take together.
+
+    Where `room` bytes hold every buffer beside all others, none share: what shares bytes must
+    wait for each other.
 
     A buffer lives in the innermost block that holds all that touches it, from the first node
     there to the last: what is carried round a loop is written before it, so that its block lies
     outside. A declared buffer's block is the declaration's.
     """
     lives = _lives(program)
+    if sum(b.bytes for b in lives) <= room:
+        at = 0
+        for buffer in lives:
+            buffer.offset = at
+            at += buffer.bytes
+        return at
     spans = [(*_span(life), buffer) for buffer, life in lives.items()]
     placed: list[tuple[int, int, Buffer]] = []
     for start, stop, buffer in sorted(spans, key=lambda s: (-s[2].bytes, s[0])):

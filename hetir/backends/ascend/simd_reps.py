@@ -11,11 +11,30 @@ Num = int | str
 """An i64: a number, or C++ text."""
 
 _ATOM = re.compile(r"-?[\w.]+(\(0x[0-9a-f]+u\))?")
+_CALL = re.compile(r"[\w.]+(?:<\w+>)?\((.*)\)")
 
 
 def grouped(text: str) -> str:
     """An operand as it may stand beside an operator."""
-    return text if _ATOM.fullmatch(text) and not text.startswith("-") else f"({text})"
+    if _ATOM.fullmatch(text) and not text.startswith("-"):
+        return text
+    call = _CALL.fullmatch(text)
+    return text if call and _balanced(call[1]) else f"({text})"
+
+
+def bare(text: str) -> str:
+    """Text without the parentheses around all of it."""
+    whole = text.startswith("(") and text.endswith(")") and _balanced(text[1:-1])
+    return text[1:-1] if whole else text
+
+
+def _balanced(text: str) -> bool:
+    depth = 0
+    for char in text:
+        depth += (char == "(") - (char == ")")
+        if depth < 0:
+            return False
+    return depth == 0
 
 
 def plus(a: Num, b: Num) -> Num:

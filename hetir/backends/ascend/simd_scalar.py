@@ -7,6 +7,7 @@ from itertools import product
 
 import numpy as np
 
+from hetir.backends.ascend.simd_reps import bare
 from hetir.ir.core import Operation
 from hetir.ir.types import BOOL, F32, I64, SCALARS, Scalar, Type
 from hetir.target import Key, key_of
@@ -85,7 +86,7 @@ def _infix(symbol: str) -> Rule:
 
 
 def _call(name: str) -> Rule:
-    return lambda _, a: f"{name}({', '.join(a)})"
+    return lambda _, a: f"{name}({', '.join(map(bare, a))})"
 
 
 def _narrowed(rule: Rule) -> Rule:
@@ -102,7 +103,7 @@ def _narrowed(rule: Rule) -> Rule:
 
 def _typed(name: str) -> Rule:
     """A template whose arguments may be literals: its type is named."""
-    return lambda op, a: f"{name}<{c_type(op.operands[0].type)}>({', '.join(a)})"
+    return lambda op, a: f"{name}<{c_type(op.operands[0].type)}>({', '.join(map(bare, a))})"
 
 
 _SIGNED = ("i8", "i16", "i32", "i64")
@@ -190,7 +191,7 @@ _add("const", MOVED, _const)
 
 
 def _cast_ints(op: Operation, a: Sequence[str]) -> str:
-    return f"static_cast<{c_type(op.result.type)}>({a[0]})"
+    return f"static_cast<{c_type(op.result.type)}>({bare(a[0])})"
 
 
 for _from, _to in product((*INTS, "bool"), (*INTS, "f32")):

@@ -30,6 +30,7 @@ from hetir.backends.ascend.simd_program import (
     Loop,
     Node,
     Sync,
+    blocks_of,
     count_syncs,
     instructions,
 )
@@ -50,8 +51,9 @@ State = np.ndarray[Any, np.dtype[np.uint8]]
 
 def synchronise(program: Block) -> None:
     """Fill the `syncs` of every instruction, then take away those that later ones made needless."""
+    anchors = _anchored(program)
     memory = _Memory(program)
-    analysis = _Analysis(memory)
+    analysis = _Analysis(memory, anchors=anchors)
     while analysis.changed:
         analysis.changed = False
         analysis.idle.clear()
@@ -66,6 +68,31 @@ def synchronise(program: Block) -> None:
         instr.syncs.pop(at)
         if not covered(program, memory):
             instr.syncs.insert(at, sync)
+    _drop(program, set(anchors.values()))
+
+
+def _anchored(block: Block) -> dict[Loop, Instr]:
+    """Put an empty instruction before every loop: a place for what its body waits for once."""
+    found: dict[Loop, Instr] = {}
+    nodes: list[Node] = []
+    for node in block.nodes:
+        for inner in blocks_of(node):
+            found |= _anchored(inner)
+        if isinstance(node, Loop):
+            found[node] = Instr("S", [])
+            nodes.append(found[node])
+        nodes.append(node)
+    block.nodes = nodes
+    return found
+
+
+def _drop(block: Block, anchors: set[Instr]) -> None:
+    """Take out the empty instructions that nothing waits at."""
+    for node in block.nodes:
+        for inner in blocks_of(node):
+            _drop(inner, anchors)
+    idle = {n for n in anchors if not n.syncs}
+    block.nodes = [n for n in block.nodes if not (isinstance(n, Instr) and n in idle)]
 
 
 def covered(program: Block, memory: _Memory | None = None) -> bool:
@@ -134,7 +161,9 @@ class _Analysis:
     """
 
     memory: _Memory
+    anchors: dict[Loop, Instr] = field(default_factory=dict[Loop, Instr])
     looks: bool = False
+    missing: dict[tuple[str, str], None] | None = None
     changed: bool = True
     exits: list[State] = field(default_factory=list[State])
     idle: dict[tuple[Instr, Sync], None] = field(default_factory=dict[tuple[Instr, Sync], None])
@@ -160,6 +189,26 @@ class _Analysis:
                 return state
 
     def loop(self, loop: Loop, before: State) -> State:
+        anchor = self.anchors.get(loop)
+        if anchor is not None and not self.looks:
+            # what the body needs of itself first; the rest is waited for once, before the loop
+            self.around(loop, self.memory.nothing())
+            for pair in self.lacking(loop, before):
+                sync = Sync(*pair)
+                anchor.syncs.append(sync)
+                self.changed = True
+                self.free(anchor, sync, before)
+                self.apply(sync, before)
+        return self.around(loop, before)
+
+    def lacking(self, loop: Loop, before: State) -> list[tuple[str, str]]:
+        """The flags and barriers that a loop's body lacks when it is entered so."""
+        found = _Analysis(self.memory, looks=True, missing={})
+        found.around(loop, before.copy())
+        return list(found.missing or ())
+
+    def around(self, loop: Loop, before: State) -> State:
+        """The state after a loop, whose iterations are walked until nothing changes."""
         entry = before
         while True:
             self.exits.append(self.memory.nothing())
@@ -184,6 +233,12 @@ class _Analysis:
             self.apply(sync, state)
         while wanted := self.needed(instr, state):
             self.changed = True
+            if self.missing is not None:
+                first = self.best(instr, state, wanted)
+                if not first.cache:
+                    self.missing[first.source, first.target] = None
+                self.apply(first, state)
+                continue
             if self.looks:
                 break
             sync = self.best(instr, state, wanted)
@@ -262,4 +317,3 @@ class _Analysis:
         state[done] &= ~clear
         if source != target and target != _S:
             state[self.memory.event(sync), target, _WRITE] = _EVERY & ~(1 << target)
-
