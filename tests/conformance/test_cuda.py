@@ -193,7 +193,9 @@ def test_nothing_leaks_over_many_launches(fake, cuda_bench):
     for _ in range(100):
         program.launch(values(), grid=1, workgroup=8).wait()
     gc.collect()
-    assert (fake.raw.fnLiveBytes(), fake.raw.fakeMarks(), fake.raw.fakeModules()) == before
+    # events are kept for later: more exist only where more were in flight at once
+    assert fake.raw.fakeMarks() <= before[1] + 4
+    assert (fake.raw.fnLiveBytes(), fake.raw.fakeModules()) == (before[0], before[2])
     del program
     gc.collect()
     assert fake.raw.fakeModules() == before[2] - 1
