@@ -1,11 +1,37 @@
-"""Modules that are loaded when something of them is first used."""
+"""Modules that are loaded when something of them is first used, by one thread while others wait."""
 
 from __future__ import annotations
 
 import importlib.util
 import sys
+import threading
 from importlib.machinery import PathFinder
 from types import ModuleType
+from typing import Any
+
+_LOCK = threading.RLock()
+_LOADING: set[int] = set()
+
+
+class _Lazy(ModuleType):
+    """A module whose code has not run; it becomes a plain one when it has."""
+
+    def __getattribute__(self, name: str) -> Any:
+        with _LOCK:
+            if type(self) is _Lazy and id(self) not in _LOADING:
+                _load(self)
+            return ModuleType.__getattribute__(self, name)
+
+
+def _load(module: ModuleType) -> None:
+    """Run a module's code; what it asks of itself meanwhile is there as far as it ran."""
+    _LOADING.add(id(module))
+    try:
+        spec = ModuleType.__getattribute__(module, "__spec__")
+        spec.loader.exec_module(module)
+        module.__class__ = ModuleType
+    finally:
+        _LOADING.discard(id(module))
 
 
 def lazy(name: str) -> ModuleType:
@@ -19,8 +45,7 @@ def lazy(name: str) -> ModuleType:
     spec = PathFinder.find_spec(name, known.submodule_search_locations)
     if spec is None or spec.loader is None:
         raise ModuleNotFoundError(name)
-    spec.loader = importlib.util.LazyLoader(spec.loader)
     module = importlib.util.module_from_spec(spec)
+    module.__class__ = _Lazy
     sys.modules[name] = module
-    spec.loader.exec_module(module)
     return module

@@ -42,7 +42,7 @@ class Buffer:
 
     def __del__(self) -> None:
         memory = getattr(self, "memory", None)  # absent when the allocation failed
-        if memory is not None and self.owner is None:
+        if memory is not None and self.owner is None and not self.device.lost:
             self.device.driver.free(memory)
 
 
@@ -169,6 +169,7 @@ class Array:
         else:
             memory = np.empty(high - low, np.uint8)
             device = self.device
+            device.check()
             device.driver.read(device.default_queue.handle, self.buffer.memory, low, memory)
         return np.ndarray(self.shape, self.dtype, memory, self.offset - low, self.strides)
 
@@ -208,6 +209,7 @@ class Array:
             )
         if not self.flags.writeable or not self.flags.c_contiguous:
             raise ArgumentError(f"{self!r} is read-only or strided", hint="write to a copy of it")
+        self.device.check()
         self.settle()
         if host.size:
             data = np.ascontiguousarray(host).reshape(-1).view(np.uint8)

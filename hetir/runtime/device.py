@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections import deque
@@ -34,6 +35,7 @@ class Queue:
     """Launches that run one after the other, in the order in which they were made."""
 
     def __init__(self, device: Device, borrowed: Any = None) -> None:
+        device.check()
         self.device = device
         self.handle = device.driver.make_queue() if borrowed is None else borrowed
         self._owned = borrowed is None
@@ -42,7 +44,8 @@ class Queue:
         self._failed: deque[Launch] = deque(maxlen=_REMEMBERED)
 
     def __del__(self) -> None:
-        if not self.abandoned and hasattr(self, "handle") and self._owned:
+        owned = hasattr(self, "handle") and self._owned and not self.abandoned
+        if owned and not self.device.lost:
             self.device.driver.free_queue(self.handle)
 
     def mark(self) -> Event:
@@ -72,7 +75,8 @@ class Queue:
         return [launch for launch in list(self._running) if not launch.done]
 
     def check(self) -> None:
-        """Raise DeviceError when the queue was given up."""
+        """Raise DeviceError when the queue was given up, or its device lost in a fork."""
+        self.device.check()
         if self.abandoned:
             raise DeviceError(
                 "a launch hangs in this queue", hint="make another one: `device.queue()`"
@@ -101,13 +105,24 @@ class Device:
         self.portrait: Portrait = driver.portrait
         self.name = self.portrait.name
         self.health = Health()
+        self.lost = False
         self._peer = peer
         self._lock = threading.Lock()
         self._queues: weakref.WeakSet[Queue] = weakref.WeakSet()
         self._own: Queue | None = None
+        _DEVICES.add(self)
 
     def __repr__(self) -> str:
         return f"<hetir device {self.name}: {self.portrait.title}>"
+
+    def check(self) -> None:
+        """Raise DeviceError in a process that was forked after the device was opened."""
+        if self.lost:
+            raise DeviceError(
+                f"the process was forked after `{self.name}` was used, and its library does not "
+                "live through a fork",
+                hint='start processes with multiprocessing.get_context("spawn")',
+            )
 
     def note(self, error: Exception) -> None:
         """Count a launch that failed, for `health`."""
@@ -183,6 +198,7 @@ class Device:
                 f"`{self.name}` does not run code for `{artifact.target}`",
                 hint=f"compile for `{self.target}`",
             )
+        self.check()
         try:
             handle = self.driver.load(artifact)
         except DriverError as error:
@@ -193,6 +209,7 @@ class Device:
 
     def allocate(self, size: int) -> Memory:
         """Memory of the device. Raises OutOfMemoryError."""
+        self.check()
         try:
             return self.driver.allocate(size)
         except MemoryError:
@@ -202,6 +219,7 @@ class Device:
 
     def read(self, memory: Memory, offset: int, into: HostArray) -> None:
         """Copy bytes to the host, after everything launched here."""
+        self.check()
         self.drain()
         self.driver.read(self.default_queue.handle, memory, offset, into)
 
@@ -233,3 +251,15 @@ class Device:
                 if not launch.event.abandon():
                     leak(launch)
         self.driver.close()
+
+
+_DEVICES: weakref.WeakSet[Device] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    """In the child: what vendors' libraries had open is the parent's."""
+    for device in list(_DEVICES):
+        device.lost = not device.driver.survives_fork
+
+
+os.register_at_fork(after_in_child=_after_fork)

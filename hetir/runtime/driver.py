@@ -161,9 +161,13 @@ class Task:
 
 
 class Driver(ABC):
-    """One device; `portrait` says what it is and never changes."""
+    """One device; `portrait` says what it is and never changes.
+
+    `survives_fork` says that a forked child can go on with it; vendors' libraries cannot.
+    """
 
     portrait: Portrait
+    survives_fork: bool = False
 
     @abstractmethod
     def can_run(self, target: str) -> bool:

@@ -241,7 +241,8 @@ class Native:
         self.footprints, self.keep = footprints, keep
 
     def __del__(self) -> None:
-        self.device.driver.free_graph(self.handle)
+        if not self.device.lost:
+            self.device.driver.free_graph(self.handle)
 
     def start(self, queue: Queue) -> Launch:
         """One launch that stands for all."""

@@ -17,6 +17,8 @@ _ALIGNMENT = 64
 class HostMemory(ABC):
     """Allocations are NumPy's; copies wait for the queue and then happen at once."""
 
+    survives_fork = True
+
     @abstractmethod
     def drain(self, queue: Any) -> None:
         """Wait until the queue is empty, whatever its work ended with."""

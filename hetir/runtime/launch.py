@@ -94,6 +94,7 @@ class Launch:
             return
         error: Exception | None = None
         try:
+            self.queue.device.check()
             ended = self.event.wait(timeout)
         except DriverError as failure:
             ended, error = True, self.failed(failure)

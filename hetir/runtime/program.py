@@ -45,7 +45,7 @@ class Program:
         self._shapes: dict[tuple[Any, Any], Shape] = {}
 
     def __del__(self) -> None:
-        if hasattr(self, "_driver"):
+        if hasattr(self, "_driver") and not self.device.lost:
             self._driver.unload(self.handle)
 
     def run(
