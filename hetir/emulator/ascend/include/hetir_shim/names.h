@@ -20,6 +20,8 @@ enum KernelMetaType {
 enum class TPosition : uint8_t { GM, A1, A2, B1, B2, C1, C2, CO1, CO2, VECIN, VECOUT, VECCALC };
 using QuePosition = TPosition;
 
+enum class Hardware : uint8_t { GM, UB, L1, L0A, L0B, L0C };
+
 enum class HardEvent : uint8_t {
     MTE2_MTE3, MTE2_V, MTE2_S, MTE3_MTE2, MTE3_V, MTE3_S, V_MTE2, V_MTE3, V_S, S_MTE2, S_MTE3,
     S_V, V_V, MTE3_MTE3, MTE2_MTE2

@@ -114,6 +114,32 @@ public:
     void Destroy() { hetir_shim::pipe_end(); }
 };
 
+// Addresses one after the other, for programs that plan the buffer without a TPipe.
+template <Hardware hard = Hardware::UB> class LocalMemAllocator {
+public:
+    uint32_t GetCurAddr() const { return head_; }
+    template <TPosition position, class T, uint32_t elements>
+    LocalTensor<T> Alloc(int line = __builtin_LINE()) {
+        return Alloc<position, T>(elements, line);
+    }
+    template <TPosition position, class T>
+    LocalTensor<T> Alloc(uint32_t elements, int line = __builtin_LINE()) {
+        static_assert(hard == Hardware::UB, "only the Unified Buffer is modelled");
+        const LocalTensor<T> tensor(position, head_, elements, line);
+        head_ += uint32_t((elements * sizeof(T) + 31) / 32 * 32);
+        return tensor;
+    }
+    template <class T, uint32_t elements> LocalTensor<T> Alloc(int line = __builtin_LINE()) {
+        return Alloc<TPosition::VECIN, T>(elements, line);
+    }
+    template <class T> LocalTensor<T> Alloc(uint32_t elements, int line = __builtin_LINE()) {
+        return Alloc<TPosition::VECIN, T>(elements, line);
+    }
+
+private:
+    uint32_t head_ = 0;
+};
+
 TPipe *GetTPipePtr(int line = __builtin_LINE());
 
 }  // namespace AscendC

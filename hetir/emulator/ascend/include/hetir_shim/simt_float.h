@@ -12,6 +12,14 @@ struct Float {
     template <typename T, typename = std::enable_if_t<std::is_arithmetic_v<T>>>
     constexpr Float(T from) : value(static_cast<float>(from)) {}
     Float(half from) : value(float(from)) {}
+    // templates, so that the class stays trivial to copy
+    template <typename V, typename = std::enable_if_t<std::is_same_v<V, volatile Float>>,
+              typename = void>
+    Float(V &from) : value(from.value) {}
+    template <typename T, typename = std::enable_if_t<std::is_same_v<T, Float>>>
+    void operator=(const T &from) volatile {
+        value = from.value;
+    }
     explicit Float(bfloat16_t from) : value(float(from)) {}
     template <typename T, typename = std::enable_if_t<std::is_arithmetic_v<T>>>
     constexpr explicit operator T() const {
@@ -51,3 +59,7 @@ template <typename T> constexpr Type simt_type() {
 }
 
 }  // namespace hetir_shim
+
+namespace std {
+template <> class numeric_limits<hetir_shim::Float> : public numeric_limits<float> {};
+}  // namespace std

@@ -152,6 +152,8 @@ template <typename T, typename = std::enable_if_t<hetir_shim::moves<T>()>>
 void asc_stwt(T *address, T val, int line = __builtin_LINE()) {
     hetir_shim::simt_store(address, sizeof(T), hetir_shim::to_bits(val), line);
 }
+// Through the data cache, as a plain load.
+template <typename T> T asc_ldca(const T *address) { return *address; }
 inline void asc_dcci_single(void *, int line = __builtin_LINE()) {
     hetir_shim::simt_fence(true, line);
 }

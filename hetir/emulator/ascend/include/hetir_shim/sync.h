@@ -66,6 +66,7 @@ template <SaturationMode mode> void SetSaturationFlag(bool enable, int line = __
     if (mode == SaturationMode::FLOAT) hetir_shim::set_saturation(enable, line);
 }
 
+inline void InitSocState() {}
 inline int64_t GetBlockIdx() { return hetir_shim::block_index(); }
 inline int64_t GetBlockNum() { return hetir_shim::block_count(); }
 inline int64_t GetSubBlockNum() { return 1; }
