@@ -9,7 +9,7 @@ from hetir.library import Case, Step
 BINS = 256
 
 
-@hetir.kernel(grid=64, workgroup=256)
+@hetir.kernel(grid=128, workgroup=64)
 def histogram(x: hl.Array[hl.u8, 1], counts: hl.Array[hl.i32, 1]):
     lane = hl.local_id(0)
     local = hl.shared(BINS, hl.i32)
@@ -30,7 +30,7 @@ def case(rng, size=1 << 24, data=None):
     x = rng.integers(0, 256, size, np.uint8) if data is None else data.ravel().astype(np.uint8)
     counts = np.zeros(BINS, np.int32)
     return Case(
-        steps=(Step(histogram, (x, counts), (64,), (256,)),),
+        steps=(Step(histogram, (x, counts), (128,), (64,)),),
         reset=lambda: counts.fill(0),
         results={"counts": counts},
         expected=lambda: {"counts": np.bincount(x, minlength=BINS)},

@@ -287,13 +287,13 @@ PRIVATE_UNDER_A_MASK = """kernel k(
   %x: array<i32[?], global> from 0, %y: array<i32[?, ?], global> from 1, %s: i64 from 2
 ) {
   %i: i64 = local_id axis=0
-  %p: array<i32[4], private> = alloc
+  %p: array<i32[40], private> = alloc
   %0: i64 = const 0
   %1: i64 = const 1
-  %4: i64 = const 4
+  %40: i64 = const 40
   %five: i32 = const 5
   %none: i32 = const 0
-  for %0, %4, %1 (%k: i64) {
+  for %0, %40, %1 (%k: i64) {
     store %p, %k, %five
     yield
   }
@@ -329,3 +329,34 @@ def test_private_arrays_under_a_mask(lanes):
     first = np.where(x > 0, x, 5)
     assert y[0].tolist() == first.tolist()
     assert y[1].tolist() == np.where(x == 2, 5, first).tolist()
+
+
+SCATTER_UNDER_A_MASK = """kernel k(
+  %x: array<i32[?], global> from 0, %to: array<i64[?], global> from 1,
+  %y: array<i32[?], global> from 2
+) {
+  %i: i64 = local_id axis=0
+  %none: i32 = const 0
+  %v: i32 = load %x, %i
+  %on: bool = gt %v, %none
+  if %on {
+    %at: i64 = load %to, %i
+    store %y, %at, %v
+    yield
+  } else {
+    yield
+  }
+  return
+}
+"""
+
+
+@pytest.mark.parametrize("lanes", [0, 4, 16, None])
+def test_scatters_under_a_mask(lanes):
+    rng = np.random.default_rng(3)
+    x, to = rng.integers(-3, 4, 64).astype(np.int32), rng.permutation(64)
+    y = np.full(64, -9, np.int32)
+    run_text(SCATTER_UNDER_A_MASK, [x, to, y], (64, 1, 1), lanes)
+    want = np.full(64, -9)
+    want[to[x > 0]] = x[x > 0]
+    assert y.tolist() == want.tolist()

@@ -61,32 +61,46 @@ class LineCounter(Counter):
 
 
 class VectorCounter(Counter):
-    """Any starts, stops and steps: a trip count a lane."""
+    """Any starts, stops and steps: a trip count a lane.
 
-    def __init__(self, leaf: Lanes, start: Rep, stop: Rep, step: Rep) -> None:
+    Where all bounds are `short`, below 2**31, and steps at least 1, counts have 32 bits, and so
+    does the index, whose lanes that are off may wrap.
+    """
+
+    def __init__(self, leaf: Lanes, start: Rep, stop: Rep, step: Rep, *, short: bool) -> None:
         self.leaf = leaf
         names = [leaf.spread(r, I64) for r in (start, stop, step)]
         with leaf.wide():
-            self.count = trip_count(leaf.code, *names)
-        self.by = names[2]
-        self.place = leaf.host.frame.buffer(leaf.of("i64"), leaf.code.fresh("index"))
-        self.turns = leaf.host.frame.buffer("i64", leaf.code.fresh("turns"))
-        leaf.code.put(f"store {leaf.of('i64')} {names[0]}, ptr {self.place}, align 64")
-        leaf.code.put(f"store i64 0, ptr {self.turns}, align 64")
+            count = trip_count(leaf.code, *names)
+        self.kind = "i32" if short else "i64"
+        first, self.by, self.count = (self._cut(n) for n in (names[0], names[2], count))
+        self.place = leaf.host.frame.buffer(leaf.of(self.kind), leaf.code.fresh("index"))
+        self.turns = leaf.host.frame.buffer(self.kind, leaf.code.fresh("turns"))
+        leaf.code.put(f"store {leaf.of(self.kind)} {first}, ptr {self.place}, align 64")
+        leaf.code.put(f"store {self.kind} 0, ptr {self.turns}, align 64")
+
+    def _cut(self, name: str) -> str:
+        leaf = self.leaf
+        if self.kind == "i64":
+            return name
+        return leaf.code.add(f"trunc {leaf.of('i64')} {name} to {leaf.of('i32')}")
 
     def begin(self) -> tuple[Rep, str]:
         """The index, and the lanes for which it is in range."""
-        leaf, code = self.leaf, self.leaf.code
-        name = code.add(f"load {leaf.of('i64')}, ptr {self.place}, align 64")
-        turn = leaf.splat("i64", code.add(f"load i64, ptr {self.turns}, align 64"))
-        return Rep("lanes", name), code.add(f"icmp ult {leaf.of('i64')} {turn}, {self.count}")
+        leaf, code, vector = self.leaf, self.leaf.code, self.leaf.of(self.kind)
+        index = code.add(f"load {vector}, ptr {self.place}, align 64")
+        turn = leaf.splat(self.kind, code.add(f"load {self.kind}, ptr {self.turns}, align 64"))
+        runs = code.add(f"icmp ult {vector} {turn}, {self.count}")
+        if self.kind == "i32":
+            index = code.add(f"sext {vector} {index} to {leaf.of('i64')}")
+        return Rep("lanes", index), runs
 
     def step(self) -> None:
         """Go to the next index."""
-        leaf, code = self.leaf, self.leaf.code
-        name = code.add(f"load {leaf.of('i64')}, ptr {self.place}, align 64")
-        after = code.add(f"add {leaf.of('i64')} {name}, {self.by}")
-        code.put(f"store {leaf.of('i64')} {after}, ptr {self.place}, align 64")
-        turn = code.add(f"load i64, ptr {self.turns}, align 64")
-        bumped = code.add(f"add nuw i64 {turn}, 1")
-        code.put(f"store i64 {bumped}, ptr {self.turns}, align 64")
+        leaf, code, kind = self.leaf, self.leaf.code, self.kind
+        index = code.add(f"load {leaf.of(kind)}, ptr {self.place}, align 64")
+        after = code.add(f"add {leaf.of(kind)} {index}, {self.by}")
+        code.put(f"store {leaf.of(kind)} {after}, ptr {self.place}, align 64")
+        turn = code.add(f"load {kind}, ptr {self.turns}, align 64")
+        bumped = code.add(f"add nuw {kind} {turn}, 1")
+        code.put(f"store {kind} {bumped}, ptr {self.turns}, align 64")

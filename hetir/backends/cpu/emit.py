@@ -30,7 +30,7 @@ from hetir.ir.build import constant
 from hetir.ir.core import Kernel, Operation, Value, walk
 from hetir.ir.types import I64, Scalar
 from hetir.passes.magnitude import addressing, magnitudes, positive
-from hetir.passes.ranges import Bounds, inside, ranges
+from hetir.passes.ranges import SIGNED, Bounds, inside, ranges
 from hetir.passes.regions import definitions, exits_of
 from hetir.passes.uniformity import uniformity
 from hetir.target import Assumptions, Target
@@ -97,9 +97,9 @@ class Emitter(ItemEmitter):
             lanes=widest,
         )
         bounds = Bounds(index_bits=assumptions.index_bits, workgroup=workgroup)
-        self.small = frozenset(
-            value for value, found in ranges(kernel, bounds).items() if inside(found, _SMALL)
-        )
+        known = ranges(kernel, bounds)
+        self.small = frozenset(v for v, found in known.items() if inside(found, _SMALL))
+        self.short = frozenset(v for v, found in known.items() if inside(found, SIGNED))
         self.registers = {
             self.plan.context[value]: count
             for value, count in in_registers(

@@ -67,6 +67,7 @@ class Lanes:
         self.linear = "0"
         self.local: tuple[Rep, ...] = ()
         self.spans: dict[str, Span] = {}
+        self.factors: dict[str, tuple[str, str]] = {}  # masks that are `scalar and mask`
         self.multiples: set[str] = set()  # names of numbers that are multiples of the width
 
     # ---- values ------------------------------------------------------------------------
@@ -203,6 +204,10 @@ class Lanes:
 
     def _span_of_both(self, name: str, reps: Sequence[Rep]) -> None:
         """Note that the `and` of spans, and of what is alike in all lanes, is a span."""
+        gates = [r.name for r in reps if r.kind == "same"]
+        masks = [r.name for r in reps if r.kind == "lanes"]
+        if len(gates) == 1 == len(masks):
+            self.factors[name] = gates[0], masks[0]
         found: list[Span] = []
         for rep in reps:
             if rep.name in self.spans:

@@ -403,6 +403,10 @@ class MaskedLeaf(Lanes):
     def _part(self, op: Operation, cond: str) -> None:
         """Each side under its mask."""
         before = self.mask
+        plain = not op.results and op not in self.host.divergence.jumping
+        if cond in self.factors and plain and _nothing(op.regions[1]):
+            self._gated(op, *self.factors[cond])
+            return
         masks = self.both(before, cond), self.both(before, self.other(cond))
         slots = [self._slot(v.type, "lanes") for v in op.results]
         jumping = op in self.host.divergence.jumping
@@ -423,6 +427,15 @@ class MaskedLeaf(Lanes):
         for value, slot, *chosen in zip(op.results, slots, *arms, strict=True):
             alike = len(set(chosen)) == 1 and len(chosen) == 2
             self.reps[value] = self.rep(chosen[0]) if alike else self._get(slot)
+
+    def _gated(self, op: Operation, gate: str, cond: str) -> None:
+        """One side, behind what all lanes agree on first: LLVM takes that out of loops."""
+        run, skip = self.code.fresh("gate_open"), self.code.fresh("gate_shut")
+        self.code.branch(gate, run, skip)
+        self.code.start(run)
+        self._part(op, cond)
+        self.code.jump(skip)
+        self.code.start(skip)
 
     def _arm(self, region: Region, slots: Sequence[Slot], left: str) -> Callable[[], None]:
         def body() -> None:
@@ -674,7 +687,8 @@ class MaskedLeaf(Lanes):
         if forward and all(kinds) and start.step - stop.step >= 0 and stop.kind == "same":
             small = self.host.small.issuperset(op.operands[:3])
             return LineCounter(self, start, stop, step, small=small)
-        return VectorCounter(self, *bounds)
+        short = self.host.short.issuperset(op.operands[:3]) and op.operands[2] in self.host.positive
+        return VectorCounter(self, *bounds, short=short)
 
     def _plain_line(self, rep: Rep, value: Value) -> bool:
         return rep.kind == "same" or (rep.kind == "line" and value in self.host.exact)

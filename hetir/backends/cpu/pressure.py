@@ -16,10 +16,7 @@ _IDS = (ops.LOCAL_ID, ops.GLOBAL_ID, ops.LANE_ID)
 _ACCESSES = (ops.LOAD, ops.STORE)
 _POINTER_BYTES = 8
 _MOST_LANES = 64  # a mask is an integer
-_ONE_BY_ONE = (
-    *(ops.ATOMIC_LOAD, ops.ATOMIC_STORE, ops.ATOMIC_RMW, ops.ATOMIC_CAS),
-    *(ops.PRINT, ops.ASSERT, ops.OUT_OF_BOUNDS),
-)
+_ONE_BY_ONE = (ops.ATOMIC_CAS, ops.PRINT, ops.ASSERT, ops.OUT_OF_BOUNDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +214,8 @@ class Pressure:
             around = live - set(op.results)
             if op.spec is not ops.IF:
                 around |= _outer(region)
+            if op.spec is ops.FOR and any(self._wide(v) for v in op.operands[:2]):
+                around.update(op.operands[:2])  # in place of a count and an index a lane
             self._backward(region.body, around)
             before |= around - set(region.args)
         live |= before

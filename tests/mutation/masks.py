@@ -1,0 +1,343 @@
+"""Breaks the CPU backend's masks, tails and predicates one by one; each must be noticed.
+
+    python tests/mutation/masks.py              # all mutants; prints a Markdown table
+    python tests/mutation/masks.py --trust NAME...      # some; that all is well without is known
+
+A mutant is one replaced piece of source, loaded in a process of its own in place of the real
+module. It is caught when a kernel's bits differ from the evaluator's, or the process fails.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.util
+import os
+import random
+import resource
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = "hetir.backends.cpu"
+SECONDS = 60  # of CPU time
+GENERATED = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One fault: in a module of the backend, `before` (which occurs once) becomes `after`."""
+
+    name: str
+    module: str
+    before: str
+    after: str
+
+    @property
+    def path(self) -> Path:
+        """The file that it changes."""
+        return ROOT / "hetir" / "backends" / "cpu" / f"{self.module}.py"
+
+    def source(self) -> str:
+        """The changed module."""
+        text = self.path.read_text()
+        if text.count(self.before) != 1:
+            raise ValueError(f"`{self.name}`: the piece occurs {text.count(self.before)} times")
+        return text.replace(self.before, self.after)
+
+
+MUTANTS = (
+    # masks of accesses
+    Mutant("a gather reads no lane", "lanes",
+           '                    f"{self.of(\'i1\')} {self.flags(self.mask)}",\n'
+           '                    f"{vector} poison",\n                    pointers=True,',
+           '                    f"{self.of(\'i1\')} {NONE}",\n'
+           '                    f"{vector} poison",\n                    pointers=True,'),
+    Mutant("a scatter writes all lanes", "lanes",
+           'f"{self.of(\'ptr\')} align {element.bytes} {where}",\n'
+           '                    f"{self.of(\'i1\')} {self.flags(self.mask)}",\n'
+           '                    over=vector,',
+           'f"{self.of(\'ptr\')} align {element.bytes} {where}",\n'
+           '                    f"{self.of(\'i1\')} splat (i1 true)",\n'
+           '                    over=vector,'),
+    Mutant("a masked store writes all lanes", "lanes",
+           'f"{vector} {name}",\n                    f"ptr align {element.bytes} {where}",\n'
+           '                    f"{self.of(\'i1\')} {self.mask}",',
+           'f"{vector} {name}",\n                    f"ptr align {element.bytes} {where}",\n'
+           '                    f"{self.of(\'i1\')} splat (i1 true)",'),
+    Mutant("a blend keeps the old lanes", "lanes",
+           "{self.mask}, {vector} {name}, {vector} {old}\")\n        code.put(f\"store",
+           "{self.mask}, {vector} {old}, {vector} {name}\")\n        code.put(f\"store"),
+    Mutant("atomics run in lanes that are off", "lanes",
+           "        mask = self.mask\n        if op.spec is ops.ASSERT",
+           "        mask = None\n        if op.spec is ops.ASSERT"),
+    Mutant("the loop over lanes skips one", "lanes",
+           'less = code.add(f"sub {count} {left}, 1")',
+           'less = code.add(f"sub {count} {left}, 2")'),
+    Mutant("the first lane is lane 0, on or off", "lanes",
+           '        if self.mask is None:\n            return "0"\n        count',
+           '        if self.mask is not NONE:\n            return "0"\n        count'),
+    Mutant("the context takes lanes that are off", "lanes",
+           "if not always and self.mask is not None:", "if False:"),
+    # algebra of masks
+    Mutant("`and` of masks is `or`", "lanes",
+           'name = self.code.add(f"and {self.of(\'i1\')} {a}, {b}")',
+           'name = self.code.add(f"or {self.of(\'i1\')} {a}, {b}")'),
+    Mutant("`or` of masks is `and`", "lanes",
+           'return self.code.add(f"or {self.of(\'i1\')} {a}, {b}")',
+           'return self.code.add(f"and {self.of(\'i1\')} {a}, {b}")'),
+    Mutant("the other lanes are the same lanes", "lanes",
+           "{mask}, splat (i1 true)\")\n\n    def flags",
+           "{mask}, splat (i1 false)\")\n\n    def flags"),
+    # predicates of lines
+    Mutant("a swapped comparison keeps its sense", "lanes",
+           "line, limit, name = limit, line, _SWAPPED[name]", "line, limit = limit, line"),
+    Mutant("a comparison drops the last lane", "lanes",
+           '("i64", distance), ("i64", str(high + 1)))', '("i64", distance), ("i64", str(high)))'),
+    Mutant("a comparison drops the first lane", "lanes",
+           '("i64", str(low - 1)))', '("i64", str(low + 1)))'),
+    Mutant("an index that may wrap compares as if it did not", "lanes",
+           'if any(r.kind == "line" and v not in self.host.exact for r, v in pairs):', "if False:"),
+    Mutant("a difference of lines loses a step", "lanes",
+           "return _line(name, reps[0].step + sign * reps[1].step)",
+           "return _line(name, reps[0].step + reps[1].step)"),
+    Mutant("a product of a line keeps its step", "lanes",
+           "return _line(name, line.step * int(factor.name))", "return _line(name, line.step)"),
+    Mutant("the low bits of any line are a pattern", "lanes",
+           "if line.step != 1 or line.name not in self.multiples or period & (period - 1):",
+           "if period & (period - 1):"),
+    Mutant("the high bits of a vector are alike at any period", "lanes",
+           "code, whole = self.code, period % self.width == 0", "code, whole = self.code, True"),
+    # spans
+    Mutant("a span of `le` ends a lane early", "lanes",
+           'if name in ("le", "gt"):\n                more',
+           'if name == "gt":\n                more'),
+    Mutant("a span of `gt` starts a lane early", "lanes",
+           'if name in ("le", "gt"):\n                more',
+           'if name == "le":\n                more'),
+    Mutant("spans overlap by the wider low end", "lanes",
+           '(("smax", a.low, b.low), ("smin", a.high, b.high))',
+           '(("smin", a.low, b.low), ("smin", a.high, b.high))'),
+    Mutant("spans overlap by the wider high end", "lanes",
+           '(("smax", a.low, b.low), ("smin", a.high, b.high))',
+           '(("smax", a.low, b.low), ("smax", a.high, b.high))'),
+    Mutant("a condition alike in all lanes is left out of a span", "lanes",
+           'f"select i1 {rep.name}, i64 {self.width}, i64 0")',
+           'f"select i1 {rep.name}, i64 {self.width}, i64 {self.width}")'),
+    Mutant("all lanes are on when the last but one is", "masked",
+           'last = self.code.add(f"icmp sge i64 {span.high}, {self.width}")',
+           'last = self.code.add(f"icmp sge i64 {span.high}, {self.width - 1}")'),
+    Mutant("all lanes are on when the first is not", "masked",
+           'first = self.code.add(f"icmp sle i64 {span.low}, 0")',
+           'first = self.code.add(f"icmp sle i64 {span.low}, 1")'),
+    Mutant("a span's mask takes a lane too many", "masked",
+           'sides = (("sge", span.low, "0"), ("slt"', 'sides = (("sge", span.low, "0"), ("sle"'),
+    Mutant("a span's mask lacks its first lane", "masked",
+           'sides = (("sge", span.low, "0"),', 'sides = (("sgt", span.low, "0"),'),
+    # branches and loops
+    Mutant("code under a mask runs only where all lanes are on", "masked",
+           "code.branch(self._any(mask), some, done)", 'code.branch("false", some, done)'),
+    Mutant("one lane on counts as all", "masked",
+           'return self.code.add(f"icmp eq i{self.width} {self.bits(mask)}, -1")',
+           'return self.code.add(f"icmp ne i{self.width} {self.bits(mask)}, 0")'),
+    Mutant("both sides of a branch have the same lanes", "masked",
+           "masks = self.both(before, cond), self.both(before, self.other(cond))",
+           "masks = self.both(before, cond), self.both(before, cond)"),
+    Mutant("a blend chooses the other side", "masked",
+           'f"select {self.of(\'i1\')} {cond}, {vector} {one}, {vector} {two}"',
+           'f"select {self.of(\'i1\')} {cond}, {vector} {two}, {vector} {one}"'),
+    Mutant("results of a branch forget the mask", "masked",
+           "blend = None if whole else self.mask", "blend = None"),
+    Mutant("lanes that left go on after a branch", "masked",
+           "if op in divergent.leaky and self.mask is not None and rest:", "if False:"),
+    Mutant("lanes that broke out come again", "masked",
+           "self._put_mask(again_mask, NONE)", "self._put_mask(again_mask, None)"),
+    Mutant("lanes that ended a count stay on", "masked",
+           "on = self.both(entry_mask, runs)\n", "on = runs\n"),
+    Mutant("a lane that ended takes later results", "masked",
+           "self._put(result, self._get(slot), mask)", "self._put(result, self._get(slot), None)"),
+    Mutant("lanes that ended a search take later results", "masked",
+           "self._put(slot, self.reps[arg], over)\n            if gone",
+           "self._put(slot, self.reps[arg], None)\n            if gone"),
+    Mutant("a return leaves the lanes on", "masked",
+           'raise AssertionError("lanes return alone from a loop that they leave together")\n'
+           "        else:\n            self.mask = NONE",
+           'raise AssertionError("lanes return alone from a loop that they leave together")\n'
+           "        else:\n            pass"),
+    Mutant("a return is not remembered by later leaves", "masked",
+           'self.blend(self.of("i8"), where, "splat (i8 1)", 1, "")',
+           'self.blend(self.of("i8"), where, "splat (i8 0)", 1, "")'),
+    Mutant("loops with uneven bounds count as even", "divergence",
+           "if bounds or any(exits.get(spec, False) for spec in _LEAVING):",
+           "if any(exits.get(spec, False) for spec in _LEAVING):"),
+    Mutant("returns in parted lanes count as together", "divergence",
+           "left = {ops.RETURN: split or exits[ops.RETURN] or op in self.uneven}",
+           "left = {ops.RETURN: exits[ops.RETURN]}"),
+    # counters
+    Mutant("a counted loop runs one turn too many", "counters",
+           'mask = code.add(f"icmp slt {leaf.of(\'i32\')} {row}, {wide}")',
+           'mask = code.add(f"icmp sle {leaf.of(\'i32\')} {row}, {wide}")'),
+    Mutant("large indices wrap", "counters", "        if self.small:", "        if True:"),
+    Mutant("each lane counts as the first", "counters",
+           'code.add(f"icmp ult {leaf.of(\'i64\')} {turn}, {self.count}")',
+           'code.add(f"icmp ule {leaf.of(\'i64\')} {turn}, {self.count}")'),
+    # tails and rows
+    Mutant("the last vector has all lanes on", "emit",
+           "tail = bool(sx * sy * sz % width)", "tail = False"),
+    Mutant("the tail ends a lane late", "emit",
+           'f"icmp ult {vector.of(\'i64\')} {items}, splat (i64 {count})"',
+           'f"icmp ule {vector.of(\'i64\')} {items}, splat (i64 {count})"'),
+    Mutant("y of a vector that crosses rows is its first", "emit",
+           'y = Rep("lanes", code.add(f"urem {kind} {rows}, splat (i64 {sy})"))',
+           'y = Rep("lanes", code.add(f"urem {kind} {rows}, splat (i64 {sy + 1})"))'),
+    Mutant("rows of groups overrun their end", "emit",
+           'count = code.intrinsic("smin", "i64", ("i64", left), ("i64", wide))', "count = wide"),
+    Mutant("rows of groups overrun the grid's row", "emit",
+           'count = code.intrinsic("smin", "i64", ("i64", left), ("i64", wide))', "count = left"),
+    Mutant("groups with barriers run as rows", "emit",
+           "            and len(leaves) == 1\n            and isinstance(leaves[0], Leaf)\n",
+           "            and all(isinstance(node, Leaf) for node in leaves)\n"),
+    # subgroups
+    Mutant("a missing lane counts in a reduction", "subgroups",
+           "takes = self._truths(self._lanes(where))",
+           'takes = "splat (i1 true)"'),
+    Mutant("a partial subgroup counts as whole", "emit",
+           "return bool(self._lanes) and items % width == 0", "return bool(self._lanes)"),
+    Mutant("a shuffle from no lane gives the first", "subgroups",
+           "order = [n if 0 <= n < self.width else self.columns for n in sources]",
+           "order = [n if 0 <= n < self.width else 0 for n in sources]"),
+    Mutant("a scan takes in all lanes at each step", "subgroups",
+           "order = [n if n < distance else self.columns + n for n in range(self.columns)]",
+           "order = [self.columns + n for n in range(self.columns)]"),
+    Mutant("values of two levels share a register", "pressure",
+           "(len(at) == 1 or sizes == {items})", "True"),
+)  # fmt: skip
+
+
+class _Loader(SourceFileLoader):
+    """Compiles the changed text in place of the file's."""
+
+    def __init__(self, fullname: str, path: str, text: str) -> None:
+        super().__init__(fullname, path)
+        self.text = text
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        return compile(self.text, self.path, "exec")
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    def __init__(self, mutant: Mutant) -> None:
+        self.mutant = mutant
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        mutant = self.mutant
+        if fullname != f"{PACKAGE}.{mutant.module}":
+            return None
+        loader = _Loader(fullname, str(mutant.path), mutant.source())
+        return importlib.util.spec_from_file_location(fullname, mutant.path, loader=loader)
+
+
+@cache
+def expected() -> list[tuple[int, Any, Any]]:
+    """Generated kernels with what the evaluator gives; the children of this process have them."""
+    from hetir import testing
+
+    cases = ((seed, testing.generate(random.Random(seed).randrange)) for seed in range(GENERATED))
+    return [(seed, case, case.run(testing.evaluator)) for seed, case in cases]
+
+
+def checks() -> Iterator[str]:
+    """Runs what should notice a fault; gives the name of each check that passed."""
+    from hetir import testing
+    from hetir.backends import cpu
+    from tests.unit import test_cpu_vectors as vectors
+
+    vectors.test_a_return_behind_a_barrier_ends_the_workgroup(4)
+    for trips in (0, 4):
+        vectors.test_a_uniform_return_from_a_loop_that_some_lanes_entered(8, trips)
+    vectors.test_an_index_that_wraps_compares_as_it_wraps(4, 0)
+    vectors.test_strided_ranges_do_not_wrap_at_the_largest_index(4, 2**63 - 6)
+    vectors.test_private_arrays_under_a_mask(4)
+    vectors.test_scatters_under_a_mask(4)
+    vectors.test_ids_in_groups_of_every_shape((5, 3, 1))
+    yield "kernels written for masks"
+    for width, items in ((8, 64), (32, 64), (32, 48)):
+        vectors.test_subgroups_that_have_all_their_items("f32", width, items)
+    yield "subgroups"
+    lanes_at_least, cpu.vector_lanes = cpu.vector_lanes, lambda _: 2  # few such groups are wide
+    for seed, case, right in expected():
+        for lanes in (4, None):
+            runner = testing.on_cpu(optimise=0, lanes=lanes)
+            assert not testing.differences(right, case.run(runner)), (seed, lanes)
+        yield f"generated kernel {seed}"
+    cpu.vector_lanes = lanes_at_least
+    for name in ("jacobi", "scan", "softmax", "spmv", "histogram", "mandelbrot", "matmul"):
+        one = vectors.run_at(name, 0)
+        for lanes in (16, None):
+            assert vectors.run_at(name, lanes) == one, (name, lanes)
+        yield name
+
+
+def child(mutant: Mutant | None, say: Callable[[str], None]) -> int:
+    """Run the checks with a mutant, or none; 3 when one fails."""
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+    stale = ("hetir.backends.cpu", "hetir.testing", "tests.unit")
+    for name in [n for n in sys.modules if n.startswith(stale)]:
+        above, _, last = name.rpartition(".")
+        vars(sys.modules.get(above, sys)).pop(last, None)  # `from hetir import testing` asks it
+        del sys.modules[name]
+    if mutant is not None:
+        sys.meta_path.insert(0, _Finder(mutant))
+    last = "loading"
+    try:
+        for last in checks():
+            say(f"after {last}: the process died")
+    except Exception as error:  # noqa: BLE001 (whatever it is, the fault showed)
+        text = (str(error).strip() or "a wrong result").splitlines()[0]
+        say(f"after {last}: {type(error).__name__}: {text[:80]}")
+        return 3
+    return 0
+
+
+def outcome(mutant: Mutant | None) -> tuple[bool, str]:
+    """Whether a mutant was caught, and by what, in a process of its own."""
+    expected()
+    read, write = os.pipe()
+    process = os.fork()
+    if process == 0:
+        os.close(read)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        os._exit(child(mutant, lambda text: os.write(write, text.encode() + b"\n") and None))
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        said = pipe.read()
+    status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    if status in (-signal.SIGXCPU, -signal.SIGKILL):
+        return True, "it did not end"
+    lines = said.decode().splitlines() or ["after loading: the process died"]
+    return (False, "") if status == 0 else (True, lines[-1])
+
+
+def table(mutants: Sequence[Mutant]) -> Iterator[str]:
+    """A Markdown table of mutants, line by line."""
+    yield "| fault | module | caught |"
+    yield "|---|---|---|"
+    for mutant in mutants:
+        caught, by = outcome(mutant)
+        shown = by.replace("|", "\\|") if caught else "**not caught**"
+        yield f"| {mutant.name} | {mutant.module} | {shown} |"
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+    wanted = [name for name in sys.argv[1:] if name != "--trust"]
+    if "--trust" not in sys.argv:
+        assert not outcome(None)[0], "the checks fail without a fault"
+    for line in table([m for m in MUTANTS if not wanted or m.name in wanted]):
+        print(line, flush=True)  # noqa: T201 (the table is what this prints)
