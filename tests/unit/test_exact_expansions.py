@@ -1,4 +1,5 @@
-"""Division and square root by integers: reduced formats whole, the real ones by the processor."""
+"""Division, square root and fma without the target's own: reduced formats whole, the rest by
+the processor."""
 
 from fractions import Fraction
 from pathlib import Path
@@ -19,8 +20,10 @@ from hetir.target import Target
 from tests.unit.cpu_support import elementwise, kernel_of
 from tests.unit.cpu_support import run as on_the_cpu
 
-KEYS = {("div", "f32"), ("div", "f64"), ("sqrt", "f32"), ("sqrt", "f64")}
-RULES = {k: v for k, v in resolve("cpu")[0].rules.items() if k not in KEYS}
+OPS = (ops.DIV, ops.SQRT, ops.FMA)
+CPU = resolve("cpu")[0].rules
+DROPPED = {(op.name, kind) for op in OPS for kind in ("f32", "f64")}
+RULES = {k: v for k, v in CPU.items() if k not in DROPPED}
 BARE = Target(name="bare", fingerprint="", rules=RULES)
 SMALL = [(2, 3), (3, 3), (4, 4), (5, 3)]  # fraction and exponent bits
 
@@ -135,38 +138,57 @@ def inputs(kind, count, seed):
     )
 
 
-def agree(kind, count, seed, folder):
+def addends(a, b, seed):
+    """Third operands: some as large as the product, where the sum cancels, and any others."""
+    random = np.random.default_rng(seed)
+    with np.errstate(all="ignore"):
+        beside = -(a * b) * (1 + random.integers(-2, 3, a.size) * np.finfo(a.dtype).eps)
+        far = np.ldexp(beside, random.integers(-120, 121, a.size))
+    return np.where(random.random(a.size) < 0.4, beside, far).astype(a.dtype)
+
+
+def on_the_evaluator(kernel, arrays, grid, group, _folder=None):
+    emulator.run(kernel, arrays, grid, group)
+
+
+def computed(kernel, given, folder, run):
+    out = np.zeros_like(given[0])
+    run(kernel, [*given, out], (out.size // 1000, 1, 1), (1000, 1, 1), folder)
+    return out
+
+
+def agree(kind, count, seed, folder, run=on_the_cpu):
+    """The expansions give what the processor gives (for fma, the evaluator's where it runs)."""
     with np.errstate(all="ignore"):
         a, b = inputs(kind, count, seed)
-        wants = ((ops.DIV, [a, b], a / b), (ops.SQRT, [a], np.sqrt(a)))
-    for spec, given, want in wants:
-        kernel = legalize(expand_arrays(elementwise(spec, [kind] * len(given), kind)), BARE)
-        assert spec.name not in {op.name for op in walk(kernel.body)}
-        got = np.zeros_like(want)
-        on_the_cpu(kernel, [*given, got], (want.size // 1000, 1, 1), (1000, 1, 1), folder)
+        c = addends(a, b, seed)
+        wants = ((ops.DIV, [a, b], a / b), (ops.SQRT, [a], np.sqrt(a)), (ops.FMA, [a, b, c], None))
+    for spec, given, numpys in wants:
+        kernel = elementwise(spec, [kind] * len(given), kind)
+        bare = legalize(expand_arrays(kernel), BARE)
+        assert spec.name not in {op.name for op in walk(bare.body)}
+        got = computed(bare, given, folder, run)
+        own = legalize(expand_arrays(kernel), Target(name="own", fingerprint="", rules=CPU))
+        want = computed(own, given, folder, run) if numpys is None else numpys
         bits = f"u{kind.bytes}"
         same = (got.view(bits) == want.view(bits)) | (np.isnan(got) & np.isnan(want))
         assert same.all(), (spec.name, [v[~same][:3] for v in (*given, want, got)])
 
 
 @pytest.mark.parametrize("kind", [F32, F64], ids=str)
-def test_random_pairs_have_the_processors_bits(kind, tmp_path: Path):
+def test_random_operands_have_the_processors_bits(kind, tmp_path: Path):
     agree(kind, 400_000, 1, tmp_path)
 
 
 @pytest.mark.parametrize("kind", [F32, F64], ids=str)
-def test_the_evaluator_has_them_too(kind):
-    a, b = inputs(kind, 2000, 2)
-    for spec, given in ((ops.DIV, [a, b]), (ops.SQRT, [a])):
-        kernel = elementwise(spec, [kind] * len(given), kind)
-        outputs = [np.zeros_like(a) for _ in range(2)]
-        for some, out in zip((kernel, legalize(expand_arrays(kernel), BARE)), outputs, strict=True):
-            emulator.run(some, [*given, out], (a.size // 100, 1, 1), (100, 1, 1))
-        np.testing.assert_array_equal(*outputs)
+def test_the_evaluator_has_them_too(kind, tmp_path: Path):
+    agree(kind, 4000, 2, tmp_path, on_the_evaluator)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("run", [on_the_cpu, on_the_evaluator])
 @pytest.mark.parametrize("kind", [F32, F64], ids=str)
-def test_a_hundred_million_pairs_have_the_processors_bits(kind, tmp_path: Path):
-    for seed in range(25):
-        agree(kind, 4_000_000, seed, tmp_path)
+def test_a_hundred_million_operands_have_the_processors_bits(kind, run, tmp_path: Path):
+    count = 4_000_000 if run is on_the_cpu else 400_000
+    for seed in range(10**8 // count):
+        agree(kind, count, seed, tmp_path, run)
