@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hetir import testing
+from hetir import compiler, library, runtime, testing
 from hetir.ir import ops
 from hetir.ir.build import Builder
 from hetir.ir.core import Kernel, Operation, Value, walk
@@ -152,3 +152,42 @@ def test_a_number_that_is_doubled_many_times_is_taken_apart_only_so_far() -> Non
     out = np.zeros(8, np.int64)
     testing.evaluator(made, [out], (1, 1, 1), (2, 1, 1))
     assert out[0] == 5
+
+
+@pytest.mark.parametrize("step", [1, 7])
+def test_a_loop_that_starts_past_32_bits_runs_never(step: int) -> None:
+    """Its low half alone would be a start before the end."""
+
+    def build(b: Builder, out: Value, start: Value, stop: Value) -> None:
+        index, count, body = Value(I64), Value(I64), Builder()
+        body.emit(ops.YIELD, body.value(ops.ADD, count, body.const(I64, 1)))
+        first = b.value(ops.AND, start, b.const(I64, (1 << 40) - 1))
+        last = b.value(ops.MAX, b.value(ops.CAST, stop, to=I64), b.const(I64, 0))
+        bounds = first, last, b.const(I64, step)
+        region = body.region(index, count)
+        loop = b.emit(ops.FOR, *bounds, b.const(I64, 0), types=(I64,), regions=(region,))
+        b.emit(ops.STORE, out, b.const(I64, 0), loop.result)
+
+    kernel = expand_arrays(kernel_of(build, [array(I64, 1), I64, I32]))
+    made = narrow_indices(kernel, Bounds(index_bits=32))
+    assert not any(op.spec is ops.FOR for op in walk(made.body))
+    for start, stop in ((2**33 + 3, 10), (2**32, 1), (5, 40), (39, 40), (40, 40), (2**31, 0)):
+        out = np.zeros(1, np.int64)
+        testing.evaluator(made, [out, np.int64(start), np.int32(stop)], (1, 1, 1), (1, 1, 1))
+        assert out[0] == len(range(start, stop, step))
+
+
+@pytest.mark.parametrize("name", ["jacobi", "sobel", "transpose", "histogram", "nbody"])
+def test_library_kernels_read_the_same_elements(name: str) -> None:
+    """Neighbours in rows of run-time strides, tiles, and slices."""
+    case = library.case(name, size=library.SMALL[name])
+    for step in case.steps:
+        values = tuple(map(runtime.as_operand, step.arguments))
+        traced = compiler.record(step.kernel, step.kernel.specialise(values))
+        workgroup = compiler.dims(step.workgroup)
+        bounds = Bounds(index_bits=32, workgroup=workgroup, max_groups=MOST)
+        kernel = expand_arrays(simplify(compiler.prepare(traced.module)))
+        made = narrow_indices(kernel, bounds)
+        verify(made)
+        testing.evaluator(made, list(step.arguments), compiler.dims(step.grid), workgroup)
+    assert case.error() <= case.tolerance
