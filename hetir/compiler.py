@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from hetir.emulator import ascend as shim
     from hetir.emulator import ptx as emulated_ptx
     from hetir.emulator.ascend import device as shim_device
+    from hetir.passes import certificate as certificates
     from hetir.passes import expand_arrays as expansion
     from hetir.passes import fences as fence_pass
     from hetir.passes import harness, pressure
@@ -52,6 +53,7 @@ else:
     expansion, harness = lazy("hetir.passes.expand_arrays"), lazy("hetir.passes.harness")
     pressure, simplifier = lazy("hetir.passes.pressure"), lazy("hetir.passes.simplify")
     residency = lazy("hetir.residency")
+    certificates = lazy("hetir.passes.certificate")
     emitted, fence_pass = lazy("hetir.backends.emitted"), lazy("hetir.passes.fences")
     shim, shim_device = lazy("hetir.emulator.ascend"), lazy("hetir.emulator.ascend.device")
     ascend_shim = lazy("hetir.runtime.drivers.ascend_shim")
@@ -150,7 +152,7 @@ def compile(
     made = lower(traced, target, items, assumptions)
     # a launch does without the figures, which take LLVM a moment, and without the report
     made = cpu_stack.counted(made) if target.partition(":")[0] == "cpu" else made
-    ordered, changes = fence_pass.weaken(simplifier.simplify(traced))
+    ordered, changes = fence_pass.placed(simplifier.simplify(traced))
     return replace(made, fences=emitted.fences_of(made, ordered, changes))
 
 
@@ -280,7 +282,7 @@ def lower(
     options = {"assumptions": promised} if uses(target) else {}
 
     def make() -> bytes:
-        simple = fence_pass.fences(simplifier.simplify(kernel))
+        simple, _ = fence_pass.placed(simplifier.simplify(kernel))
         made = backend.compile_kernel(simple, target=target, workgroup=workgroup, **options)
         return runtime.encode(replace(finish(made, kernel), key=key))
 
@@ -505,6 +507,31 @@ def litmus(
     limits.check_launch_shape(limits.limits_of("hetir"), dims(grid), dims(workgroup))
     traced, given = _given(kernel, arguments)
     return harness.read(traced, given, dims(grid), dims(workgroup))
+
+
+def certificate(
+    kernel: Source,
+    target: str,
+    arguments: Sequence[Any] | Mapping[str, Any] | None = None,
+    grid: int | tuple[int, ...] = 2,
+    workgroup: int | tuple[int, ...] = 2,
+) -> certificates.Certificate:
+    """Judge every order of a kernel, as compiled for a target, on a small launch by the checker.
+
+    Without arguments, arrays of zeros and small sizes are tried until the checker can read them.
+
+    Raises:
+        HarnessError: the kernel or the launch is more than the checker can judge.
+        CertificateError: the kernel races, or an assertion may fail, as it is written.
+    """
+    need_kernel(kernel)
+    if arguments is None:
+        traced = prepare(record(kernel, _arguments(kernel, None)).module)
+        simple = simplifier.simplify(traced)
+        return certificates.certify_guessed(simple, dims(grid), dims(workgroup), target)
+    traced, given = _given(kernel, arguments)
+    launch = certificates.Launch(arguments=tuple(given), grid=dims(grid), workgroup=dims(workgroup))
+    return certificates.certify(simplifier.simplify(traced), launch, target)
 
 
 def _given(

@@ -12,7 +12,7 @@ from hetir.ir.core import Kernel, Operation, Value, walk
 from hetir.memory.lowering import OPENCL, OPENCL_FENCED, Kind, Row, lookup
 from hetir.memory.program import Order, Scope
 from hetir.passes.fences import Change
-from hetir.passes.fences_why import reasons
+from hetir.passes.fences_why import SITES, reasons
 
 _KINDS: Mapping[str, Kind] = {
     "atomic.load": Kind.LOAD,
@@ -45,23 +45,33 @@ def fences_of(
     family = artifact.target.partition(":")[0]
     if family not in _READERS:
         return ()
-    lines = _READERS[family](artifact.text)
-    match = _by_place if family == "spirv" else _by_text
+    emitted = instructions(artifact, kernel)
     used = {value for op in walk(kernel.body) for value in op.operands}
     weakened = {(c.op.loc, c.op.spec): c for c in changes if c.left}
     found: list[Fence] = []
     for op, reason in reasons(kernel).items():
-        kind = kind_of(op, used)
-        row = _row(artifact.target, kind, op, kernel)
-        emitted = match(lines, row, op)
+        lines = emitted[op]
         change = weakened.get((op.loc, op.spec))
         note = f"; was {_was(change)}: {change.reason}" if change else ""
-        made = _fence(op, kind, reason + note + ("" if emitted else _NOTHING))
-        text = "; ".join(line.text for line in emitted)
-        found.append(replace(made, instruction=text, line=emitted[0].number if emitted else 0))
+        made = _fence(op, kind_of(op, used), reason + note + ("" if lines else _NOTHING))
+        text = "; ".join(line.text for line in lines)
+        found.append(replace(made, instruction=text, line=lines[0].number if lines else 0))
     removed = (c for c in changes if not c.left or c.left.startswith("relaxed"))
     found += (_fence(c.op, kind_of(c.op, used), f"{_gone(c)}: {c.reason}") for c in removed)
     return tuple(found)
+
+
+def instructions(artifact: Artifact, kernel: Kernel) -> dict[Operation, list[Line]]:
+    """The lines of the text for each fence, barrier and atomic access of the compiled kernel."""
+    family = artifact.target.partition(":")[0]
+    lines = _READERS[family](artifact.text)
+    match = _by_place if family == "spirv" else _by_text
+    used = {value for op in walk(kernel.body) for value in op.operands}
+    return {
+        op: match(lines, _row(artifact.target, kind_of(op, used), op, kernel), op)
+        for op in walk(kernel.body)
+        if op.spec in SITES
+    }
 
 
 def _gone(change: Change) -> str:

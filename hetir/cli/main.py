@@ -15,6 +15,7 @@ from hetir.cli import (
     checkpoint,
     demo,
     devices,
+    fences,
     inspect,
     litmus,
     occupancy,
@@ -30,7 +31,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for module in (
-    *(demo, devices, targets, build, inspect, run, check, occupancy, litmus),
+    *(demo, devices, targets, build, inspect, run, check, occupancy, litmus, fences),
     *(checkpoint, cache, bench),
 ):
     module.register(app)

@@ -150,6 +150,11 @@ class Checker:
         self._solver.add_clause([-blocked])
         return frozenset(found)
 
+    def final(self, observed: Iterable[Observable]) -> Outcome:
+        """Return the final values of the execution that the last answer showed."""
+        model = set(self._solver.get_model() or ())
+        return tuple(_final(self.values(item), model)[0] for item in observed)
+
     def observables(self) -> tuple[Observable, ...]:
         """Return every register that a thread sets and every location that one writes."""
         registers = {

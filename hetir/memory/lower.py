@@ -72,12 +72,14 @@ def lower(program: Program, target: str, rows: Lookup = lookup) -> Program:
     if target == OPENCL:
         program = one_scope(program)
         target = OPENCL_FENCED if _has_strong_fence(program) else OPENCL
-    spaces = {location.name: location.space for location in program.locations}
+    # an access whose index is read names the array, `x` of `x[0]`
+    arrays = {place.name.partition("[")[0]: place.space for place in program.locations}
+    spaces = arrays | {location.name: location.space for location in program.locations}
     threads = tuple(
         replace(thread, body=tuple(_body(thread, target, rows, spaces)))
         for thread in program.threads
     )
-    known = {location.name for location in program.locations}
+    known = set(spaces)
     hidden = {
         item.address.base
         for thread in threads

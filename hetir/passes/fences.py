@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from hetir.ir import ops
 from hetir.ir.core import Kernel, Operation, Region, walk
 from hetir.ir.types import Scalar
+from hetir.lazy import lazy
 from hetir.passes.fences_check import proves
 from hetir.passes.regions import exits
 from hetir.source import Loc
+
+if TYPE_CHECKING:
+    from hetir.passes import fences_checked
+else:
+    # the solver takes a moment to load
+    fences_checked = lazy("hetir.passes.fences_checked")
 
 ATOMICS = (ops.ATOMIC_LOAD, ops.ATOMIC_STORE, ops.ATOMIC_RMW, ops.ATOMIC_CAS)
 ACQUIRES = ("acquire", "acq_rel", "seq_cst")
@@ -25,6 +33,10 @@ RULES: Mapping[str, str] = {
     "first": "nothing shared is accessed before it",
     "last": "nothing shared is accessed after it",
     "own": "shared memory is seen by one workgroup only",
+    "checked": (
+        "checked to bounds: nothing goes wrong without it on 2 workgroups of 2 work-items, loops "
+        "unrolled twice"
+    ),
 }
 """Why a step is right, by the rule's name."""
 
@@ -49,9 +61,31 @@ class Change:
         return RULES[self.rule] + line
 
 
-def fences(kernel: Kernel) -> Kernel:
-    """The kernel with no order, fence or barrier that local proofs show to be redundant."""
-    return weaken(kernel)[0]
+def placed(kernel: Kernel) -> tuple[Kernel, tuple[Change, ...]]:
+    """A simplified kernel with the orders that it is compiled with, and what was taken from it."""
+    kernel, changes = weaken(kernel)
+    if kernel.options.fences == "checked":
+        kernel, more = fences_checked.checked(kernel)
+        changes += more
+    return kernel, _merged(changes)
+
+
+def _merged(changes: Sequence[Change]) -> tuple[Change, ...]:
+    """The steps, those that lead on from one another as one."""
+    found: list[Change] = []
+    for change in changes:
+        had = " ".join(str(change.op.attrs.get(a, "")) for a in ("order", "scope"))
+        same = (c for c in found if c.left == had and _alike(c.op, change.op))
+        earlier = next(same, None)
+        if earlier is not None:
+            found.remove(earlier)
+            change = replace(change, op=earlier.op)  # noqa: PLW2901 - the step that began it
+        found.append(change)
+    return tuple(found)
+
+
+def _alike(one: Operation, two: Operation) -> bool:
+    return one.spec is two.spec and one.operands == two.operands and one.loc == two.loc
 
 
 def weaken(kernel: Kernel) -> tuple[Kernel, tuple[Change, ...]]:
@@ -80,12 +114,12 @@ def _steps(kernel: Kernel) -> Iterator[Change]:
     if all(op.attrs.get("order") == "relaxed" and not _narrows(op) for op in sites):
         return
     around = Around(kernel)
-    for op in sorted(sites, key=_price):
+    for op in sorted(sites, key=price):
         if op.attrs["scope"] != "system":
             yield from _RULES_OF[op.spec](op, around)
 
 
-def _price(op: Operation) -> int:
+def price(op: Operation) -> int:
     """A number that is less the more an op costs: wide and strong first, barriers last."""
     if op.spec is ops.BARRIER:
         return 100
@@ -94,7 +128,7 @@ def _price(op: Operation) -> int:
 
 
 def applied(kernel: Kernel, step: Change) -> Kernel:
-    """The kernel after a step."""
+    """The kernel after a step, right or wrong."""
 
     def region(old: Region) -> Region:
         body: list[Operation] = []
