@@ -23,6 +23,7 @@ from tests.unit.ptx_support import CHIPS, assemble_together, launch, needs_ptxas
 from tests.unit.test_cpu_ops import GROUPS, check, result_of
 
 EXECUTED = ("sm_75", "sm_90")
+CHIP_CASES = [pytest.param(c, marks=() if c in EXECUTED else pytest.mark.slow) for c in CHIPS]
 
 
 @cache
@@ -56,7 +57,7 @@ def in_small_groups(chip: str, key: str) -> Callable[..., Run]:
     return runner
 
 
-@pytest.mark.parametrize("chip", EXECUTED)
+@pytest.mark.parametrize("chip", CHIP_CASES)
 @pytest.mark.parametrize("key", GROUPS)
 def test_pure_ops(key: str, chip: str, tmp_path: Any) -> None:
     check(GROUPS[key], tmp_path, in_small_groups(chip, key))
@@ -75,9 +76,6 @@ def test_a_wrong_result_is_noticed(tmp_path: Any) -> None:
 
     with pytest.raises(AssertionError, match="add"):
         check(group, tmp_path, runner)
-
-
-CHIP_CASES = [pytest.param(c, marks=() if c in EXECUTED else pytest.mark.slow) for c in CHIPS]
 
 
 @needs_ptxas
