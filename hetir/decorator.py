@@ -5,32 +5,25 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
 from hetir import compiler, limits, records, runtime
-from hetir.artifact import Artifact, Layout
+from hetir.arguments import KernelUseError, argument_of, kind_of, static_key
+from hetir.artifact import Artifact
 from hetir.compiler import Dims
-from hetir.diagnostics import CompileError, LaunchError
+from hetir.diagnostics import CompileError
 from hetir.frontend import (
     STATIC,
     Argument,
-    Parameter,
     Static,
-    Traced,
-    Tuple,
     VectorType,
-    Weak,
     parameters,
-    tuple_fields,
 )
-from hetir.ir.core import Kernel as IrKernel
 from hetir.ir.core import Options
-from hetir.ir.types import SCALARS, ArrayType, Scalar
+from hetir.ir.types import ArrayType, Scalar
 from hetir.lazy import lazy
 from hetir.passes.layout import layout_of
+from hetir.specialisation import Compiled, Place, Specialisation
 from hetir.target import Assumptions
 
 if TYPE_CHECKING:
@@ -42,16 +35,6 @@ Extents = int | tuple[int, ...]
 
 # objects whose methods a kernel remembers as kernels of their own
 _MOST_OBJECTS = 32
-
-
-class KernelUseError(LaunchError):
-    """A kernel is called or launched in a way that it cannot be.
-
-    Cause: no launch shape, or arguments that do not fit the parameters.
-    Fix: `kernel[grid, workgroup](arguments...)`, as the hint says.
-    """
-
-    code = "HET520"
 
 
 class OptionError(CompileError):
@@ -135,78 +118,6 @@ def kernel(  # noqa: PLR0913 - the options of the contract
     return make if function is None else make(function)
 
 
-@dataclass(frozen=True, slots=True)
-class Compiled:
-    """One compilation of a specialisation, loaded on a device."""
-
-    device: str
-    workgroup: Dims
-    assumptions: Assumptions
-    artifact: Artifact
-    program: runtime.Program
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A specialisation on one device: `mask` has the facts that the device's backend uses."""
-
-    packer: runtime.Packer
-    mask: int
-    compiled: dict[tuple[Dims, int], Compiled] = field(
-        default_factory=dict[tuple[Dims, int], Compiled]
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Specialisation:
-    """A kernel traced for given argument types, and what was compiled of it, device by device.
-
-    `str` shows the key in words. `traced` says what was captured from outside.
-    """
-
-    arguments: tuple[Argument, ...]
-    traced: Traced
-    kernel: IrKernel
-    layout: Layout
-    places: dict[str, Place] = field(default_factory=dict[str, Place])
-
-    @property
-    def compiled(self) -> tuple[Compiled, ...]:
-        """Everything that was compiled, in order."""
-        places = list(self.places.values())
-        return tuple(made for place in places for made in list(place.compiled.values()))
-
-    def __str__(self) -> str:
-        """One line of the types, then a line for each compilation."""
-        types = ", ".join(map(_shown, self.arguments))
-        lines = [f"{self.kernel.name}({types})"]
-        for made in self.compiled:
-            promises = _promises(made.assumptions, self.kernel)
-            lines.append(f"  {made.device}, workgroup {made.workgroup}: {promises}")
-        return "\n".join(lines)
-
-
-def _shown(argument: Argument) -> str:
-    match argument:
-        case Static():
-            return f"static {argument.value!r}"
-        case Weak():
-            return argument.kind
-        case Tuple():
-            return f"{argument.cls.__name__}({', '.join(map(_shown, argument.fields))})"
-        case _:
-            return str(argument)
-
-
-def _promises(assumptions: Assumptions, kernel: IrKernel) -> str:
-    """What the code relies on, in words."""
-    aligned = [p.value.name for p, a in zip(kernel.params, assumptions.aligned, strict=False) if a]
-    words = [f"{assumptions.index_bits}-bit indices"]
-    words += ["disjoint arrays"] if assumptions.disjoint else []
-    words += [f"{', '.join(aligned)} aligned to 16 bytes"] if aligned else []
-    return ", ".join(words)
-
-
 class Kernel:
     """A kernel; made by `@hetir.kernel`.
 
@@ -235,7 +146,7 @@ class Kernel:
         self._grid = grid
         self._workgroup = workgroup
         self.bound = bound
-        self._kinds = bytes(map(_kind, self.declared.values()))
+        self._kinds = bytes(map(kind_of, self.declared.values()))
         self._specialisations: dict[object, Specialisation] = {}
         self._lock = runtime.ForkSafeLock()
         self._key_of: Callable[..., object] | None = None
@@ -485,7 +396,7 @@ class Kernel:
     def specialise(self, values: Sequence[Any]) -> tuple[Argument, ...]:
         """What the kernel is specialised on when called with these values."""
         pairs = zip(self.declared.values(), values, strict=True)
-        return (*map(Static, self.bound), *(_argument(p, v) for p, v in pairs))
+        return (*map(Static, self.bound), *(argument_of(p, v) for p, v in pairs))
 
     def program(
         self, values: tuple[Any, ...], device: Any, workgroup: Dims, grid: Dims = (1, 1, 1)
@@ -503,10 +414,10 @@ class Kernel:
         key_of = self._key_of
         if key_of is None:
             key_of = self._key_of = runtime.launcher().key
-        key = key_of(values, self._kinds, _static_key)
+        key = key_of(values, self._kinds, static_key)
         if key is None:
             values = tuple(map(runtime.as_operand, values))
-            key = key_of(values, self._kinds, _static_key)
+            key = key_of(values, self._kinds, static_key)
             if key is None:  # refused, and by whoever knows why
                 return self._specialise(values), values
         found = self._specialisations.get(key)
@@ -590,142 +501,3 @@ def _records(artifact: Artifact, grid: Dims, workgroup: Dims) -> runtime.Records
         return None
     finish = records.finish(artifact, print, grid, workgroup)
     return runtime.Records(size=records.CAPACITY_BYTES, finish=finish)
-
-
-def _argument(parameter: Parameter, value: Any) -> Argument:
-    """What a value is to the compiler."""
-    if parameter.annotation is STATIC:
-        return Static(value)
-    if isinstance(parameter.annotation, VectorType):
-        return _vector(parameter.name, parameter.annotation, value)
-    if isinstance(parameter.annotation, Scalar) and (
-        _is_number(value) or _widens(value, parameter.annotation)
-    ):
-        return parameter.annotation
-    if _is_number(value) and not _is_numpy_scalar(value):
-        return Weak(type(value).__name__)
-    if _is_numpy_scalar(value):
-        return _scalar(value.dtype, parameter.name)
-    if _is_named_tuple(value):
-        pairs = zip(tuple_fields(_class_of(value)), value, strict=True)
-        return Tuple(_class_of(value), tuple(_argument(field, v) for field, v in pairs))
-    if _is_array(value):
-        element = _scalar(value.dtype, parameter.name)
-        return ArrayType(element, value.ndim, strides=_known_strides(value, element))
-    raise KernelUseError(
-        f"`{parameter.name}` cannot be a `{type(value).__name__}`",
-        hint="pass an array, a number, a NamedTuple of these, or annotate it `hl.static`",
-    )
-
-
-def _vector(name: str, kind: VectorType, value: Any) -> VectorType:
-    """The annotated vector type of a tuple, list or array of as many numbers."""
-    if _extent_of(value) != (kind.length,):
-        raise KernelUseError(
-            f"`{name}` is the vector `{kind}`, got {_shown_extent(value)}",
-            hint=f"pass a tuple or an array of {kind.length} numbers",
-        )
-    return kind
-
-
-def _extent_of(value: Any) -> tuple[int, ...]:
-    """The shape of a tuple, list or array given for a vector."""
-    if isinstance(value, tuple | list):
-        return (len(value),)  # pyright: ignore[reportUnknownArgumentType]
-    return value.shape if _is_host_array(value) else ()
-
-
-def _shown_extent(value: Any) -> str:
-    if isinstance(value, tuple | list):
-        return f"{len(value)} values"  # pyright: ignore[reportUnknownArgumentType]
-    if _is_host_array(value):
-        return f"an array of shape {value.shape}"
-    return f"a `{type(value).__name__}`"
-
-
-# asked through functions, so that a value of any type keeps it
-
-
-def _class_of(value: object) -> type:
-    return type(value)
-
-
-def _is_named_tuple(value: object) -> bool:
-    return isinstance(value, tuple) and hasattr(value, "_fields")  # pyright: ignore[reportUnknownArgumentType]
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, bool | int | float)
-
-
-def _widens(value: Any, kind: Scalar) -> bool:
-    """Whether a NumPy scalar is a number that the launch converts, or refuses by its range."""
-    found = _BY_DTYPE.get(value.dtype) if _is_numpy_scalar(value) else None
-    if found is None:
-        return False
-    return (found.is_int and (kind.is_int or kind.is_float)) or (found.is_float and kind.is_float)
-
-
-def _is_array(value: object) -> bool:
-    return hasattr(value, "strides")
-
-
-def _is_host_array(value: object) -> bool:
-    return isinstance(value, np.ndarray)
-
-
-def _is_numpy_scalar(value: object) -> bool:
-    return isinstance(value, np.generic)
-
-
-def _scalar(dtype: np.dtype[Any], name: str) -> Scalar:
-    try:
-        return _BY_DTYPE[dtype]
-    except KeyError:
-        raise KernelUseError(
-            f"`{name}` has the element type `{dtype}`, which kernels do not have",
-            hint="convert it: `x.astype(np.float32)`",
-        ) from None
-
-
-_BY_DTYPE = {kind.numpy: kind for kind in SCALARS.values()}
-
-
-def _known_strides(value: Any, element: Scalar) -> tuple[int | None, ...] | None:
-    """What the specialisation knows of each axis: 0 is broadcast, 1 a contiguous last axis."""
-    if not value.ndim:
-        return None
-    strides: list[int | None] = [0 if s == 0 else None for s in value.strides]
-    if value.strides[-1] == element.bytes or value.shape[-1] == 1:
-        strides[-1] = 1
-    return tuple(strides) if any(s is not None for s in strides) else None
-
-
-def _kind(parameter: Parameter) -> int:
-    """What native/python/launch.c must know of a parameter to make its part of the key."""
-    if parameter.annotation is STATIC:
-        return 1
-    return 2 if isinstance(parameter.annotation, VectorType) else 0
-
-
-def _static_key(value: Any) -> object:
-    """What a constant is now: equal keys stand for values that kernels cannot tell apart.
-
-    1, True and 1.0 are equal and hash alike, as are 0.0 and -0.0; they are kept apart.
-    """
-    kind = _class_of(value)
-    if isinstance(value, tuple | list | set | frozenset):
-        return kind, tuple(map(_static_key, value))  # pyright: ignore[reportUnknownArgumentType]
-    if isinstance(value, dict):
-        return kind, tuple((_static_key(k), _static_key(v)) for k, v in value.items())  # pyright: ignore
-    if _is_host_array(value):
-        return kind, value.dtype, value.shape, value.tobytes()
-    if is_dataclass(value):
-        return kind, tuple(_static_key(getattr(value, f.name, None)) for f in fields(value))
-    if _is_number(value) or value.__class__ is complex:
-        return kind, repr(value)
-    try:
-        hash(value)
-    except TypeError:
-        return kind, id(value)
-    return kind, value

@@ -216,7 +216,7 @@ class Tuned:
         written: dict[str, bool] = {}
         for slot in artifact.layout.slots:
             if slot.writes:
-                name = program.names[slot.source[0]]
+                name = program.names[int(slot.source[0])]
                 written[name] = written.get(name, False) or slot.reads or len(slot.source) > 1
         copies = Copies(dict(zip(self.kernel.parameters, values, strict=True)), written)
         grid = self._grid(arguments, config)
