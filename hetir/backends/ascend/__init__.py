@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 
 from hetir.artifact import Artifact, Resources
-from hetir.backends.ascend.simd import Workgroup, build
+from hetir.backends.ascend import simt
+from hetir.backends.ascend.simd import Workgroup, build, entry_of
 from hetir.backends.ascend.targets import SIMD, resolve
 from hetir.ir.core import Kernel
 from hetir.passes.layout import layout_of
@@ -13,7 +14,7 @@ from hetir.target import Assumptions
 
 __all__ = ["SIMD", "USES", "compile_kernel", "fingerprint"]
 
-VERSION = 2  # of the code that this backend writes, part of every key
+VERSION = 3  # of the code that this backend writes, part of every key
 
 USES = frozenset({"disjoint"})
 """The promises of a launch that change the code."""
@@ -36,6 +37,8 @@ def compile_kernel(
     `workgroup` fixes the work-items a workgroup. Without it a kernel whose work-items work
     together is compiled for the artifact's own choice, and any other kernel for all sizes.
     """
+    if target == simt.NAME:
+        return _simt(kernel, workgroup)
     promised = assumptions or Assumptions()
     made = build(kernel, target, workgroup, promised.disjoint)
     shaped = b"\0".join((fingerprint(target).encode(), made.text.encode()))
@@ -48,6 +51,24 @@ def compile_kernel(
         layout=layout_of(kernel),
         resources=Resources(shared_bytes=made.buffer_bytes, source="hetir's plan"),
         workgroup=made.workgroup,
+        subgroup_size=kernel.options.width,
+        key=hashlib.sha256(shaped).hexdigest(),
+    )
+
+
+def _simt(kernel: Kernel, workgroup: Workgroup | None) -> Artifact:
+    """The artifact of a kernel for the SIMT generation."""
+    made = simt.build(kernel, entry_of(kernel), workgroup)
+    shaped = b"\0".join((fingerprint(simt.NAME).encode(), made.text.encode()))
+    return Artifact(
+        kernel=kernel.name,
+        target=simt.NAME,
+        entry=made.entry,
+        text=made.text,
+        binary=None,
+        layout=layout_of(kernel),
+        resources=Resources(shared_bytes=made.shared_bytes, source="hetir's plan"),
+        workgroup=workgroup,
         subgroup_size=kernel.options.width,
         key=hashlib.sha256(shaped).hexdigest(),
     )

@@ -25,7 +25,7 @@ from hetir.passes.uniformity import uniformity
 
 Workgroup = tuple[int, int, int]
 
-_GUESS = 256  # work-items of a workgroup that nobody chose
+_GUESSES = (256, 128, 64, 32)  # work-items of a workgroup that nobody chose
 _TILES = (1024, 512, 256, 128, LANE_STEP)
 
 
@@ -50,13 +50,14 @@ def build(kernel: Kernel, target: str, workgroup: Workgroup | None, disjoint: bo
     """
     chip = chip_of(target)
     tied = ties(kernel)
+    choices = [workgroup] if workgroup is not None else []
     if tied and workgroup is None:
-        workgroup = (_GUESS, 1, 1)
-    if workgroup is not None:
-        made = _emitted(kernel, chip, Shape(extents=workgroup), workgroup, disjoint)
+        choices = [(items, 1, 1) for items in _GUESSES]
+    for extents in choices:
+        made = _emitted(kernel, chip, Shape(extents=extents), extents, disjoint)
         if made.buffer_bytes <= chip.buffer_bytes:
             return made
-        if tied:
+        if tied and extents == choices[-1]:
             raise _too_large(kernel, chip, made)
     tiles = (Shape(extents=(tile, 1, 1), tiled=True) for tile in _TILES)
     tried = [_emitted(kernel, chip, next(tiles), workgroup, disjoint)]

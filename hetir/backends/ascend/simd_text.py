@@ -41,8 +41,9 @@ def source(
     for helper in helpers(body):
         parts += [helper, ""]
     parameters = ", ".join(f"GM_ADDR {name}" for name in (*arrays, "launch"))
-    parts.append(f"constexpr int32_t kLanes = {shape.lanes};")
-    parts += ["", *_wrapped(f'extern "C" __global__ __aicore__ void {entry}({parameters}) {{', 0)]
+    if any("kLanes" in line for line in body):
+        parts += [f"constexpr int32_t kLanes = {shape.lanes};", ""]
+    parts += [*_wrapped(f'extern "C" __global__ __aicore__ void {entry}({parameters}) {{', 0)]
     parts.append("    TPipe pipe;")
     parts += [line for text in body for line in _wrapped(text, 4)]
     parts.append("}")
@@ -127,14 +128,16 @@ def _sync(sync: Sync) -> Iterator[str]:
             yield f"{call}<HardEvent::{sync.source}_{sync.target}>(EVENT_ID{sync.event});"
 
 
+_BREAKS = (", ", " ? ", " : ", " && ", " || ", " + ", " - ", " * ", " / ", " & ", "(")
+
+
 def _wrapped(text: str, indent: int) -> Iterator[str]:
-    """A line of at most 100 columns, broken after commas or before operators."""
+    """A line of at most 100 columns, broken after commas, operators or parentheses."""
     inner = len(text) - len(text.lstrip(" "))
     line, pad = " " * indent + text, " " * (indent + inner + 8)
     while len(line) > _WIDTH:
-        at = max(
-            line.rfind(mark, len(pad) + 1, _WIDTH) + len(mark) - 1 for mark in (", ", " ? ", "&& ")
-        )
+        ends = (line.rfind(mark, len(pad) + 1, _WIDTH) + len(mark) - 1 for mark in _BREAKS)
+        at = max(ends)
         if at <= len(pad):
             break
         yield line[: at + 1].rstrip()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 
-from hetir.backends.ascend import simd_scalar
+from hetir.backends.ascend import simd_scalar, simt
 from hetir.backends.ascend.simd_state import Chip
 from hetir.diagnostics import CompileError
 from hetir.ir.types import SCALARS
@@ -58,6 +58,8 @@ def chip_of(name: str) -> Chip:
 @cache
 def resolve(name: str) -> Target:
     """What a target name stands for."""
+    if name == simt.NAME:
+        return simt.target()
     chip = chip_of(name)
     covered: dict[Key, object] = dict.fromkeys(simd_scalar.RULES, True)
     covered |= dict.fromkeys(_memory() | _PROGRAM, True)
