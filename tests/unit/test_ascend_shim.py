@@ -183,6 +183,29 @@ RIGHT = {
     WaitFlag<HardEvent::MTE2_MTE3>(2);
     DataCopy(z[500 + me * 16 - 4], p, 16);
 """,
+    # in turn: each core waits for the one before it
+    "take_turns": """
+    TBuf<> buffer;
+    pipe.InitBuffer(buffer, 4096);
+    auto p = buffer.GetWithOffset<int32_t>(16, 0);
+    auto w = buffer.GetWithOffset<int32_t>(8, 2048);
+    const int me = GetBlockIdx(), last = GetBlockNum() - 1;
+    if (me > 0) {
+        IBWait(z, w, me, 0);
+    }
+    DataCopy(p, z[992], 8);
+    SetFlag<HardEvent::MTE2_V>(0);
+    WaitFlag<HardEvent::MTE2_V>(0);
+    Muls(p, p, 2, 8);
+    PipeBarrier<PIPE_V>();
+    Adds(p, p, me, 8);
+    SetFlag<HardEvent::V_MTE3>(0);
+    WaitFlag<HardEvent::V_MTE3>(0);
+    DataCopy(z[992], p, 8);
+    if (me < last) {
+        IBSet(z, w, me + 1, 0);
+    }
+""",
     # one core tells another by memory: the scalar caches of both must be cleaned
     "pass_on": """
     GlobalTensor<int32_t> flag;
@@ -326,6 +349,9 @@ def expected(name, blocks):  # noqa: C901 - one case a program
                 z[core * 16 : core * 16 + 16] = core + 100
                 at = 496 + core * 16
                 z[at : at + 16] = (core + 1) % blocks + 100
+        case "take_turns":
+            for core in range(blocks):
+                z[992:] = z[992:] * 2 + core
         case "pass_on":
             z[0], z[256], z[512] = 77, 78, -1
         case "reductions":

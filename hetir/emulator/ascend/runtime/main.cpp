@@ -142,7 +142,7 @@ void map_memory() {
                         MAP_SHARED | MAP_FIXED_NOREPLACE, file, off_t(map.offset / page * page));
         close(file);
         if (at != reinterpret_cast<void *>(first))
-            refuse("memory", 0, "no room for %llu bytes at 0x%llx",
+            refuse("load", 0, "no room for %llu bytes at 0x%llx",
                    static_cast<unsigned long long>(map.bytes),
                    static_cast<unsigned long long>(map.address));
     }

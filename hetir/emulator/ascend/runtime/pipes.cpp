@@ -457,4 +457,39 @@ void cross_wait(int flag, Pipe, int line) {
     --current->cross[size_t(flag)];
 }
 
+namespace {
+
+std::map<std::pair<int, int>, int> block_flags;
+
+void check_block(int core, int line) {
+    if (core < 0 || core >= job.blocks)
+        refuse("sync", line, "core %d: there are %d", core, job.blocks);
+    if (job.blocks > job.cores)
+        refuse("cores", line, "IBSet and IBWait with %d blocks on %d cores", job.blocks, job.cores);
+}
+
+}  // namespace
+
+void block_set(int core, int event, int line) {
+    current->last_line = line;
+    check_block(core, line);
+    if (job.disabled.count(line)) return;
+    drain(line);
+    for (Clock &known : current->known) merge(known, current->position);
+    ++block_flags[{core, event}];
+    yield_core();
+}
+
+void block_wait(int core, int event, int line) {
+    current->last_line = line;
+    check_block(core, line);
+    if (job.disabled.count(line)) return;
+    drain(line);
+    for (Clock &known : current->known) merge(known, current->position);
+    current->waiting = true;
+    while (block_flags[{core, event}] == 0) yield_core();
+    current->waiting = false;
+    --block_flags[{core, event}];
+}
+
 }  // namespace hetir_shim

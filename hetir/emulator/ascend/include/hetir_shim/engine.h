@@ -81,6 +81,8 @@ void barrier(Pipe pipe, int line);
 void sync_all(int line);
 void cross_set(int mode, Pipe pipe, int flag, int line);
 void cross_wait(int flag, Pipe pipe, int line);
+void block_set(int core, int event, int line);
+void block_wait(int core, int event, int line);
 void cache_clean(uint64_t address, bool whole, int line);
 void set_atomic(int operation, Type type, int line);
 void set_saturation(bool saturates, int line);

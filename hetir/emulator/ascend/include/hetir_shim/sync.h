@@ -37,6 +37,18 @@ void CrossCoreWaitFlag(uint16_t flag, int line = __builtin_LINE()) {
     hetir_shim::cross_wait(flag, hetir_shim::pipe_of(pipe), line);
 }
 
+// One core tells another; what the flags of the workspace hold is the engine's own.
+template <bool isAIVOnly = true>
+void IBSet(const GlobalTensor<int32_t> &, const LocalTensor<int32_t> &, int32_t blockIdx,
+           int32_t eventID, int line = __builtin_LINE()) {
+    hetir_shim::block_set(blockIdx, eventID, line);
+}
+template <bool isAIVOnly = true>
+void IBWait(const GlobalTensor<int32_t> &, const LocalTensor<int32_t> &, int32_t blockIdx,
+            int32_t eventID, int line = __builtin_LINE()) {
+    hetir_shim::block_wait(blockIdx, eventID, line);
+}
+
 template <typename T, CacheLine extent, DcciDst destination = DcciDst::CACHELINE_OUT>
 void DataCacheCleanAndInvalid(const GlobalTensor<T> &tensor, int line = __builtin_LINE()) {
     hetir_shim::cache_clean(tensor.address(), extent == CacheLine::ENTIRE_DATA_CACHE, line);
