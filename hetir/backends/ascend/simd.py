@@ -11,6 +11,7 @@ from hetir.backends.ascend.simd_lanes import Group
 from hetir.backends.ascend.simd_passes import lowered, ties
 from hetir.backends.ascend.simd_plan import plan
 from hetir.backends.ascend.simd_program import Block, Buffer, Instr, Loop, Node, instructions
+from hetir.backends.ascend.simd_queues import DEPTH, Queue, through_queues
 from hetir.backends.ascend.simd_state import LANE_STEP, Chip, Shape
 from hetir.backends.ascend.simd_sync import synchronise
 from hetir.backends.ascend.simd_text import source
@@ -88,14 +89,17 @@ def _emitted(
     emitter.run()
     program = _framed(emitter, low)
     drop_dead_scalars(program)
-    used = plan(program, chip.buffer_bytes)
+    used, queues = plan(program, chip.buffer_bytes), list[Queue]()
     if used <= chip.buffer_bytes:
-        synchronise(program)
+        queues = through_queues(program, chip.buffer_bytes - used)
+        queued = sum(q.bytes for q in queues)
+        used = plan(program, chip.buffer_bytes - queued) + queued
+        synchronise(program, {p: DEPTH * len(queues) for p in (("MTE2", "V"), ("V", "MTE2"))})
     entry = entry_of(kernel)
-    text = source(
-        kernel, entry, chip, shape, program, [emitter.parameters[p.value] for p in kernel.params
-                                             if isinstance(p.value.type, ArrayType)], used,
-    )  # fmt: skip
+    arrays = [
+        emitter.parameters[p.value] for p in kernel.params if isinstance(p.value.type, ArrayType)
+    ]
+    text = source(kernel, entry, chip, shape, program, arrays, queues)
     return Built(
         entry=entry,
         text=text,

@@ -67,7 +67,8 @@ class Access:
 class Instr:
     """Lines of C++ that one pipe executes. Scalars are not tracked: the scalar unit is in order.
 
-    `leaves` says that the lines may leave the innermost loop. `syncs` go before it.
+    `leaves` says that the lines may leave the innermost loop. `syncs` go before it; `orders` are
+    pairs of pipes between which the lines themselves set and wait for a flag.
     """
 
     pipe: str
@@ -77,6 +78,7 @@ class Instr:
     leaves: bool = False
     op: str = ""
     syncs: list[Sync] = field(default_factory=list["Sync"])
+    orders: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(eq=False, slots=True)

@@ -13,7 +13,7 @@ set again when the setting pipe knows that the last wait for it has happened.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,10 +49,13 @@ State = np.ndarray[Any, np.dtype[np.uint8]]
 """For each cell of memory, pipe, and read or write: one bit a pipe that need not have waited."""
 
 
-def synchronise(program: Block) -> None:
-    """Fill the `syncs` of every instruction, then take away those that later ones made needless."""
+def synchronise(program: Block, taken: Mapping[tuple[str, str], int] | None = None) -> None:
+    """Fill the `syncs` of every instruction, then take away those that later ones made needless.
+
+    `taken` says how many events of a pair of pipes others use.
+    """
     anchors = _anchored(program)
-    memory = _Memory(program)
+    memory = _Memory(program, taken or {})
     analysis = _Analysis(memory, anchors=anchors)
     while analysis.changed:
         analysis.changed = False
@@ -106,7 +109,8 @@ def covered(program: Block, memory: _Memory | None = None) -> bool:
 class _Memory:
     """Memory in cells: bytes that the same accesses touch, places of global memory, events."""
 
-    def __init__(self, program: Block) -> None:
+    def __init__(self, program: Block, taken: Mapping[tuple[str, str], int] | None = None) -> None:
+        self.taken = taken or {}
         self.touched: dict[Instr, tuple[Cells, Cells]] = {}
         accesses = [a for i in instructions(program) for a in (*i.reads, *i.writes)]
         ends = {e for a in accesses if isinstance(a.place, Buffer) for e in _range(a)}
@@ -248,6 +252,8 @@ class _Analysis:
         if instr.leaves and self.exits:
             self.exits[-1] |= state
         self.run(instr, state)
+        for source, target in instr.orders:
+            self.order(PIPES.index(source), PIPES.index(target), state)
         return state
 
     def best(self, instr: Instr, state: State, wanted: list[Sync]) -> Sync:
@@ -292,7 +298,7 @@ class _Analysis:
             self.changed = True
             if self.looks:
                 return
-            if sync.event + 1 < EVENTS:
+            if sync.event + 1 < EVENTS - self.memory.taken.get((sync.source, sync.target), 0):
                 sync.event += 1
                 continue
             every = Sync(ALL, ALL)
@@ -310,10 +316,14 @@ class _Analysis:
             state[(state & (1 << _S)) == 0] &= np.uint8(~_STALE & 255)
             return
         source, target = PIPES.index(sync.source), PIPES.index(sync.target)
+        self.order(source, target, state)
+        if source != target and target != _S:
+            state[self.memory.event(sync), target, _WRITE] = _EVERY & ~(1 << target)
+
+    def order(self, source: int, target: int, state: State) -> None:
+        """Take away what the target need not wait for any more."""
         clear = np.uint8(_EVERY if target == _S else 1 << target)
         # the source pipe has finished its own, and has waited for what is not pending for it
         done = (state & np.uint8(1 << source)) == 0
         done[:, source] = True
         state[done] &= ~clear
-        if source != target and target != _S:
-            state[self.memory.event(sync), target, _WRITE] = _EVERY & ~(1 << target)

@@ -150,15 +150,22 @@ class _Follow:
 
     def passed(self, step: Instr | Sync | None, certain: Certain) -> Certain:
         """What is certain after a step."""
+        if isinstance(step, Instr):
+            for source, target in step.orders:
+                certain = self.flagged(source, target, certain)
         if not isinstance(step, Sync):
             return certain
         if step.cache:
             return certain | {_FRESH} if "S" in certain else certain
         if step.source == "ALL":
             return certain | _EVERYTHING
-        if step.source != self.pipe and step.source not in certain:
+        return self.flagged(step.source, step.target, certain)
+
+    def flagged(self, source: str, target: str, certain: Certain) -> Certain:
+        """What is certain after a flag or a pipe's barrier."""
+        if source != self.pipe and source not in certain:
             return certain
-        return certain | (_EVERYTHING if step.target == "S" else {step.target})
+        return certain | (_EVERYTHING if target == "S" else {target})
 
     def fault(self, origin: _Point, point: _Point, certain: Certain) -> Fault | None:
         """What is wrong at a point."""

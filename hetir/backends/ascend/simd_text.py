@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from hetir.backends.ascend.simd_helpers import helpers
 from hetir.backends.ascend.simd_program import (
@@ -15,8 +15,12 @@ from hetir.backends.ascend.simd_program import (
     Sync,
     instructions,
 )
+from hetir.backends.ascend.simd_queues import DEPTH, Queue
 from hetir.backends.ascend.simd_state import Chip, Shape
 from hetir.ir.core import Kernel
+
+Events = Mapping[tuple[str, str, int], str]
+"""Names of events that the pipe gives out, for pairs of pipes that queues use too."""
 
 _WIDTH = 100
 
@@ -28,13 +32,15 @@ def source(
     shape: Shape,
     program: Block,
     arrays: Sequence[str],
-    used: int,
+    queues: Sequence[Queue],
 ) -> str:
     """The whole file."""
-    lines = list(_lines(program))
+    shared: Events = _events(program) if queues else {}
+    lines = list(_lines(program, shared))
     memory = ["const GlobalTensor<uint8_t> memory = Global<uint8_t>(launch, 0);"]
     cached = any("(memory)" in line for line in lines)
-    body = [*_buffers(program, used), *(memory if cached else []), *lines]
+    body = [*_buffers(program), *_queues(queues), *_event_lines(shared)]
+    body += [*(memory if cached else []), *lines]
     if any("CAST_RINT" in line and ("half>" in line or "bfloat16_t>" in line) for line in lines):
         body.insert(0, "SetSaturationFlag<SaturationMode::FLOAT>(false);  // to infinity")
     parts = [*_head(kernel, chip, shape), ""]
@@ -43,9 +49,9 @@ def source(
     parameters = ", ".join(f"GM_ADDR {name}" for name in (*arrays, "launch"))
     if any("kLanes" in line for line in body):
         parts += [f"constexpr int32_t kLanes = {shape.lanes};", ""]
-    parts += [*_wrapped(f'extern "C" __global__ __aicore__ void {entry}({parameters}) {{', 0)]
+    parts += [*wrapped(f'extern "C" __global__ __aicore__ void {entry}({parameters}) {{', 0)]
     parts.append("    TPipe pipe;")
-    parts += [line for text in body for line in _wrapped(text, 4)]
+    parts += [line for text in body for line in wrapped(text, 4)]
     parts.append("}")
     return "\n".join(parts) + "\n"
 
@@ -65,7 +71,31 @@ def _head(kernel: Kernel, chip: Chip, shape: Shape) -> list[str]:
     ]
 
 
-def _buffers(program: Block, used: int) -> Iterator[str]:
+def _events(program: Block) -> Events:
+    pairs = (("MTE2", "V"), ("V", "MTE2"))
+    used = {
+        (s.source, s.target, s.event)
+        for i in instructions(program)
+        for s in i.syncs
+        if (s.source, s.target) in pairs
+    }
+    return {key: f"{key[0]}_to_{key[1]}_{key[2]}".lower() for key in sorted(used)}
+
+
+def _event_lines(events: Events) -> Iterator[str]:
+    for (source, target, _), name in events.items():
+        call = f"pipe.AllocEventID<HardEvent::{source}_{target}>()"
+        yield f"const event_t {name} = static_cast<event_t>({call});"
+
+
+def _queues(queues: Sequence[Queue]) -> Iterator[str]:
+    """Queues of two buffers: one is filled while the other is read."""
+    for q in queues:
+        yield f"TQue<TPosition::VECIN, {DEPTH}> {q.name};"
+        yield f"pipe.InitBuffer({q.name}, {DEPTH}, {q.buffer.bytes});"
+
+
+def _buffers(program: Block) -> Iterator[str]:
     """The Unified Buffer and its parts; what share bytes do not live together."""
     found: dict[Buffer, None] = {}
     for instr in instructions(program):
@@ -74,6 +104,7 @@ def _buffers(program: Block, used: int) -> Iterator[str]:
                 found.setdefault(access.place)
     if not found:
         return
+    used = max(b.offset + b.bytes for b in found)
     yield "TBuf<TPosition::VECCALC> buffer;"
     yield f"pipe.InitBuffer(buffer, {used});"
     for b in found:
@@ -83,55 +114,57 @@ def _buffers(program: Block, used: int) -> Iterator[str]:
         )
 
 
-def _lines(block: Block) -> Iterator[str]:
+def _lines(block: Block, events: Events) -> Iterator[str]:
     for node in block.nodes:
         match node:
             case Note():
                 yield f"// {node.text}"
             case Instr():
                 for sync in node.syncs:
-                    yield from _sync(sync)
+                    yield from _sync(sync, events)
                 yield from node.lines
             case Loop():
                 yield f"{node.head} {{"
-                yield from (f"    {line}" for line in _lines(node.body))
+                yield from (f"    {line}" for line in _lines(node.body, events))
                 yield "}"
             case Branch():
-                yield from _branch(node)
+                yield from _branch(node, events)
             case _:
                 pass
 
 
-def _branch(node: Branch) -> Iterator[str]:
+def _branch(node: Branch, events: Events) -> Iterator[str]:
     if node.then.nodes:
         yield f"if ({node.cond}) {{"
-        yield from (f"    {line}" for line in _lines(node.then))
+        yield from (f"    {line}" for line in _lines(node.then, events))
     else:
         yield f"if (!({node.cond})) {{"
-        yield from (f"    {line}" for line in _lines(node.other))
+        yield from (f"    {line}" for line in _lines(node.other, events))
         yield "}"
         return
     if node.other.nodes:
         yield "} else {"
-        yield from (f"    {line}" for line in _lines(node.other))
+        yield from (f"    {line}" for line in _lines(node.other, events))
     yield "}"
 
 
-def _sync(sync: Sync) -> Iterator[str]:
+def _sync(sync: Sync, events: Events) -> Iterator[str]:
     """A flag is set and waited for in one place: before the first instruction that needs it."""
     if sync.cache:
         yield "DataCacheCleanAndInvalid<uint8_t, CacheLine::ENTIRE_DATA_CACHE>(memory);"
     elif sync.source == sync.target:
         yield f"PipeBarrier<PIPE_{sync.source}>();"
     else:
+        key = (sync.source, sync.target, sync.event)
+        event = events.get(key, f"EVENT_ID{sync.event}")
         for call in ("SetFlag", "WaitFlag"):
-            yield f"{call}<HardEvent::{sync.source}_{sync.target}>(EVENT_ID{sync.event});"
+            yield f"{call}<HardEvent::{sync.source}_{sync.target}>({event});"
 
 
 _BREAKS = (", ", " ? ", " : ", " && ", " || ", " + ", " - ", " * ", " / ", " & ", "(")
 
 
-def _wrapped(text: str, indent: int) -> Iterator[str]:
+def wrapped(text: str, indent: int) -> Iterator[str]:
     """A line of at most 100 columns, broken after commas, operators or parentheses."""
     inner = len(text) - len(text.lstrip(" "))
     line, pad = " " * indent + text, " " * (indent + inner + 8)

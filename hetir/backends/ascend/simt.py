@@ -14,6 +14,7 @@ from hetir.backends.ascend.simd_helpers import helpers
 from hetir.backends.ascend.simd_passes import lowered
 from hetir.backends.ascend.simd_reps import bare
 from hetir.backends.ascend.simd_scalar import c_type, expression, index_expression
+from hetir.backends.ascend.simd_text import wrapped
 from hetir.diagnostics import Label
 from hetir.ir import ops
 from hetir.ir.build import constant
@@ -155,8 +156,8 @@ def _source(kernel: Kernel, entry: str, workgroup: Workgroup | None, emitter: _E
     for helper in helpers(body):
         lines += [_OWN.get(_name_of(helper), helper), ""]
     shown = ", ".join([*emitter.parameters, "__gm__ uint8_t *launch"])
-    lines.append(f"__global__ __launch_bounds__({items}) void {entry}({shown}) {{")
-    lines += [f"    {line}" if line else "" for line in body]
+    lines += wrapped(f"__global__ __launch_bounds__({items}) void {entry}({shown}) {{", 0)
+    lines += [part for line in body for part in wrapped(line, 4)]
     lines.append("}")
     return "\n".join(lines) + "\n"
 
