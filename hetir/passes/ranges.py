@@ -128,24 +128,11 @@ class _Analysis:
             case _:
                 return self.place(op)
 
-    def place(self, op: Operation) -> Range | None:  # noqa: PLR0911 - one an op
+    def place(self, op: Operation) -> Range | None:
         """Ids and extents."""
         axis, bounds = op.attrs.get("axis"), self.bounds
-        at = axis if isinstance(axis, int) else 0
-        items, groups = bounds.of_items(at), bounds.of_groups(at)
-        index_max = SIGNED[1] if bounds.index_bits == 32 else 1 << 48
+        small = bounds.index_bits == 32
         match op.name:
-            case "local_id":
-                return 0, items[1] - 1
-            case "group_size":
-                return items
-            case "group_id":
-                return 0, groups[1] - 1
-            case "num_groups":
-                return groups
-            case "global_id":
-                wide = SIGNED[1] - 1 if bounds.index_bits == 32 else 1 << 62
-                return 0, min(wide, groups[1] * items[1] - 1)
             case "lane_id":
                 return 0, self.width - 1
             case "subgroup_size":
@@ -153,9 +140,12 @@ class _Analysis:
             case "subgroup_id":
                 return 0, max(bounds.max_workgroup) // self.width
             case "dim":
-                return 0, index_max
+                return 0, SIGNED[1] if small else 1 << 48
             case "stride":
-                return -index_max, index_max
+                return (-SIGNED[1], SIGNED[1]) if small else (-(1 << 48), 1 << 48)
+            case "local_id" | "group_size" | "group_id" | "num_groups" | "global_id":
+                assert isinstance(axis, int)
+                return _of_launch(op.name, bounds.of_items(axis), bounds.of_groups(axis), small)
             case _:
                 return None
 
@@ -285,6 +275,18 @@ def whole(kind: Type) -> Range:
     if kind.signed:
         return -(1 << (kind.bits - 1)), (1 << (kind.bits - 1)) - 1
     return 0, (1 << kind.bits) - 1
+
+
+def _of_launch(name: str, items: Range, groups: Range, small: bool) -> Range:
+    """An id or a size along one axis."""
+    most = SIGNED[1] - 1 if small else 1 << 62
+    return {
+        "local_id": (0, items[1] - 1),
+        "group_size": items,
+        "group_id": (0, groups[1] - 1),
+        "num_groups": groups,
+        "global_id": (0, min(most, groups[1] * items[1] - 1)),
+    }[name]
 
 
 def _is_integer(value: Value) -> bool:

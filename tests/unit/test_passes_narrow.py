@@ -191,3 +191,18 @@ def test_library_kernels_read_the_same_elements(name: str) -> None:
         verify(made)
         testing.evaluator(made, list(step.arguments), compiler.dims(step.grid), workgroup)
     assert case.error() <= case.tolerance
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+def test_arrays_of_six_axes(bits: Any) -> None:
+    def build(b: Builder, x: Value, y: Value) -> None:
+        i, zero = b.value(ops.GLOBAL_ID, axis=0), b.const(I64, 0)
+        last = b.value(ops.SUB, b.value(ops.DIM, x, axis=5), b.const(I64, 1))
+        b.emit(ops.STORE, y, i, b.value(ops.LOAD, x, zero, i, zero, zero, zero, last))
+
+    kernel = expand_arrays(kernel_of(build, [array(I32, 6), array(I32, 1)]))
+    made = narrow_indices(kernel, Bounds(index_bits=bits))
+    verify(made)
+    x, y = np.arange(24, dtype=np.int32).reshape(1, 4, 1, 2, 1, 3), np.zeros(4, np.int32)
+    testing.evaluator(made, [x, y], (1, 1, 1), (4, 1, 1))
+    np.testing.assert_array_equal(y, x[0, :, 0, 0, 0, 2])
