@@ -234,7 +234,10 @@ class Device:
 
     def array(self, source: Any) -> Array:
         """A contiguous copy of an array on this device."""
-        host = np.asarray(as_operand(source))
+        operand = as_operand(source)
+        if isinstance(operand, Array) and operand.device is self and operand.flags.c_contiguous:
+            return self._copied(operand)
+        host = np.asarray(operand)
         if host.dtype.kind in "iufb" and not host.dtype.isnative:
             raise ArgumentError("the array is in foreign byte order", hint="convert it first")
         made = self.empty(host.shape, host.dtype)
@@ -242,6 +245,15 @@ class Device:
             data = np.ascontiguousarray(host).reshape(-1).view(np.uint8)
             queue = self.default_queue.handle
             self.driver.write(queue, made.buffer.memory, 0, data)
+        return made
+
+    def _copied(self, source: Array) -> Array:
+        """A copy that does not leave the device."""
+        made = self.empty(source.shape, source.dtype)
+        source.settle(writes=False)
+        if source.size:
+            to, of = (made.buffer.memory, 0), (source.buffer.memory, source.offset)
+            self.driver.copy(self.default_queue.handle, to, of, source.nbytes).wait()
         return made
 
     def close(self) -> None:

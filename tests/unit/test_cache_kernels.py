@@ -164,7 +164,7 @@ def test_versions_are_in_the_key(tmp_path, monkeypatch, name):
 @pytest.mark.parametrize(
     ("target", "module", "name", "value"),
     [
-        ("cpu", host.metadata, "version", lambda _: "0.0"),
+        ("cpu", host, "_wheel", lambda _: "0.0"),
         ("cpu", host, "_host_cpu", lambda: "another processor"),
         ("ptx:sm_90", ptx, "identity", lambda: "another assembler"),
         ("ptx:sm_90", ptx.metadata, "version", lambda _: "0.0"),
