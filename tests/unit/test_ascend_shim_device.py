@@ -1,11 +1,14 @@
 """The shim as devices: hand-written artifacts through the runtime."""
 
+import os
+
 import numpy as np
 import pytest
 
 from hetir import runtime
 from hetir.artifact import Artifact, Layout, Resources, Slot
 from hetir.compiler import shim_devices
+from hetir.emulator.ascend import build
 from hetir.emulator.ascend.device import ORDER_VARIABLE
 from tests.unit.ascend_shim_support import needs_compiler
 
@@ -92,3 +95,13 @@ def test_source_that_does_not_compile_does_not_load():
     device = runtime.device("ascend-shim")
     with pytest.raises(Exception, match="no_such_call"):
         device.load(artifact("ascend:910b", SIMD.replace("Duplicate(t", "no_such_call(t")))
+
+
+def test_old_libraries_make_room(tmp_path, monkeypatch):
+    monkeypatch.setattr(build, "_MOST_LIBRARIES", 3)
+    for age in range(5):
+        path = tmp_path / f"{age}.so"
+        path.touch()
+        os.utime(path, (age, age))
+    build._prune(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["2.so", "3.so", "4.so"]

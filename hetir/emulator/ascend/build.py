@@ -16,6 +16,7 @@ _INCLUDE, _RUNTIME = _HERE / "include", _HERE / "runtime"
 _COMMON = ("-std=c++17", "-O1", "-Wall", "-Werror", "-ffp-contract=off")
 _CLANGS = ("clang++", *(f"clang++-{version}" for version in range(22, 13, -1)))
 _SECONDS = 300
+_MOST_LIBRARIES = 2000
 
 
 class ShimBuildError(Exception):
@@ -75,10 +76,28 @@ def _make(target: Path, command: list[str]) -> Path:
     from filelock import FileLock
 
     target.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(target.with_name(f".{target.name}.lock")):
+    stripe = _digest(target.name)[0]  # few lock files, and few that wait for each other
+    with FileLock(target.parent / f".lock-{stripe}"):
         if not target.exists():
             _compile(target, command)
+            _prune(target.parent)
     return target
+
+
+def _prune(folder: Path) -> None:
+    """Remove the older half of the libraries once there are many."""
+    files = [path for path in folder.glob("*.so") if path.exists()]
+    if len(files) <= _MOST_LIBRARIES:
+        return
+    for path in sorted(files, key=_age)[: len(files) // 2]:
+        path.unlink(missing_ok=True)
+
+
+def _age(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:  # another process removed it
+        return 0.0
 
 
 def _compile(target: Path, command: list[str]) -> None:
