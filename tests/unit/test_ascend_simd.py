@@ -179,6 +179,21 @@ def test_grids_of_any_extent(grid: Any) -> None:
     agrees(scaled, (2.5, x, np.zeros_like(x)), grid, (8, 1, 1), blocks=48)
 
 
+def test_more_than_65535_workgroups() -> None:
+    x = np.arange(70_001, dtype=np.float32)
+    agrees(scaled, (2.0, x, np.zeros_like(x)), (70_001, 1, 1), (1, 1, 1), blocks=2)
+
+
+def test_copies_into_vectors_are_double_buffered() -> None:
+    text = hetir.compile(
+        scaled, "f32, f32[::1], f32[::1]", target="ascend:910b", workgroup=512
+    ).text
+    assert "TQue<TPosition::VECIN, 2> x_lanes_queue;" in text
+    assert "pipe.InitBuffer(x_lanes_queue, 2, 2048);" in text
+    calls = [text.index(f"x_lanes_queue.{c}") for c in ("Alloc", "EnQue", "DeQue", "FreeTensor")]
+    assert calls == sorted(calls)
+
+
 def test_a_kernel_for_any_workgroup_runs_in_tiles() -> None:
     x = np.arange(5000, dtype=np.float32)
     kernel, slots = kernel_of(scaled, 0.5, x, np.zeros_like(x))
