@@ -13,7 +13,12 @@
 extern "C" {
 #endif
 
+/* Inside another library these are its own. */
+#ifdef HETIR_RUNTIME_HIDDEN
+#pragma GCC visibility push(hidden)
+#else
 #pragma GCC visibility push(default)
+#endif
 /* cffi: begin */
 
 /* What a kernel sees of its launch. `records` is the hidden buffer of print and assert (a u64
