@@ -257,7 +257,7 @@ def test_build_run_and_inspect_a_hetbin(hetir_command, folder):
     status, out, _ = hetir_command("inspect", "app.hetbin")
     assert status == 0
     for part in ("scale(x: f32[::1], factor: f32, y: f32[::1])  mine.py:5:1",
-                 "argument block 64 bytes", "32 factor: f32", "cpu:x86-64: entry",
+                 "argument block 64 bytes", "24 factor: f32", "cpu:x86-64: entry",
                  "spirv:opencl: entry", "any workgroup", "shared memory 0 bytes"):  # fmt: skip
         assert part in out
 
