@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from hetir.passes import expand_arrays as expansion
     from hetir.passes import fences as fence_pass
     from hetir.passes import harness, pressure
+    from hetir.passes import progress as waiting
     from hetir.passes import simplify as simplifier
     from hetir.runtime.drivers import ascend_shim
 else:
@@ -53,7 +54,7 @@ else:
     expansion, harness = lazy("hetir.passes.expand_arrays"), lazy("hetir.passes.harness")
     pressure, simplifier = lazy("hetir.passes.pressure"), lazy("hetir.passes.simplify")
     residency = lazy("hetir.residency")
-    certificates = lazy("hetir.passes.certificate")
+    certificates, waiting = lazy("hetir.passes.certificate"), lazy("hetir.passes.progress")
     emitted, fence_pass = lazy("hetir.backends.emitted"), lazy("hetir.passes.fences")
     shim, shim_device = lazy("hetir.emulator.ascend"), lazy("hetir.emulator.ascend.device")
     ascend_shim = lazy("hetir.runtime.drivers.ascend_shim")
@@ -389,6 +390,11 @@ def check_limits(kernel: Kernel, target: str, workgroup: Dims | None) -> None:
     labels = (Label(kernel.loc, ""),) if kernel.loc else ()
     if workgroup is not None:
         limits.check_workgroup(allowed, workgroup, *labels)
+
+
+def check_progress(kernel: Kernel, device: str, progress: str) -> None:
+    """Refuse a wait for another work-item that a device does not promise to end."""
+    waiting.check_progress(kernel, device, progress)
 
 
 def covers(kernel: Kernel) -> bool:

@@ -350,7 +350,9 @@ class Kernel:
                 f"a `{type(arguments).__name__}`",
                 hint="write `(x,)` for one argument",
             )
-        return tuple(map(runtime.as_operand, self.bind(arguments, {})))
+        whole = len(arguments) == len(self.parameters)
+        values = arguments if whole else self.bind(arguments, {})
+        return tuple(map(runtime.as_operand, values))
 
     def bind(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
         """Positional and named arguments in the order of the parameters."""
@@ -485,6 +487,7 @@ class Kernel:
     def _compile(self, found: Specialisation, device: Any, workgroup: Dims, facts: int) -> Compiled:
         on = runtime.device(device) if isinstance(device, str) else device
         assumptions = Assumptions()
+        compiler.check_progress(found.kernel, on.name, on.portrait.progress)
         if on.target == "hetir":
             artifact = compiler.for_evaluator(found.kernel)
         else:

@@ -41,6 +41,24 @@ NAMES = (
     "cross_entropy",
     "monte_carlo",
 )
+SYNC = (
+    "coherent",
+    "dekker",
+    "exchange",
+    "grid_barrier",
+    "histogram",
+    "last_block",
+    "locks",
+    "look_back",
+    "message",
+    "once",
+    "ring",
+    "seqlock",
+    "stream_k",
+    "three_party",
+    "tile_signal",
+)
+"""Kernels whose work-items hand memory to each other, in kernels/sync."""
 SMALL: Mapping[str, Any] = {
     "vector_add": 10_000,
     "saxpy": 10_000,
@@ -161,6 +179,11 @@ def data_rank(name: str) -> int:
         return 0
     size = SMALL[name]
     return min(2, len(cast("tuple[int, ...]", size))) if isinstance(size, tuple) else 1
+
+
+def scenario(name: str) -> ModuleType:
+    """A module of kernels/sync: `case(rng)`, and `small()`, the launches to judge orders on."""
+    return load(folder() / "sync" / f"{name}.py")
 
 
 def case(name: str, **options: Any) -> Case:

@@ -92,6 +92,8 @@ OPERATIONS: Mapping[str, Callable[[int, int], int]] = {
     "&": lambda a, b: a & b,
     "|": lambda a, b: a | b,
     "^": lambda a, b: a ^ b,
+    "<<": lambda a, b: a << max(0, b),
+    ">>": lambda a, b: a >> max(0, b),
     "min": min,
     "max": max,
     "exchange": lambda _, b: b,

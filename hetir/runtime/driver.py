@@ -32,7 +32,9 @@ class Portrait:
     """What a device is and can do.
 
     `host_memory` says that kernels read and write host addresses, so that host arrays need
-    no copy. `units` counts cores or multiprocessors; None stands for unknown.
+    no copy. `units` counts cores or multiprocessors; None stands for unknown. `progress` is
+    `items` if every work-item of the workgroups that run gets its turn, whatever the others do,
+    and all workgroups of a cooperative kernel run; empty if nothing is promised.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Portrait:
     units: int | None
     limits: Limits
     emulated: bool = False
+    progress: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """The portrait as JSON values, by schema PORTRAIT_SCHEMA."""

@@ -16,7 +16,7 @@ from hetir.passes.harness.places import integer
 BINARY: Mapping[str, str] = {
     **{"add": "+", "sub": "-", "mul": "*", "and": "&", "or": "|", "xor": "^"},
     **{"min": "min", "max": "max", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">"},
-    "ge": ">=",
+    **{"ge": ">=", "shl": "<<", "shr": ">>"},
 }
 """The checker's operation for an op of two operands."""
 

@@ -162,6 +162,7 @@ class CudaDriver(Driver):
             memory_bytes=self.library.get("cuDeviceTotalMem_v2", "size_t", device),
             units=self._attribute(_MULTIPROCESSORS, device),
             limits=replace(limits, shared_bytes_optin=shared),
+            progress="items",
         )
 
     def can_run(self, target: str) -> bool:

@@ -70,6 +70,7 @@ class PtxEmulatorDriver(ThreadDriver):
             units=1,
             limits=limits,
             emulated=True,
+            progress="items",
         )
 
     def can_run(self, target: str) -> bool:
