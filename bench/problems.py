@@ -193,6 +193,13 @@ MORE = (
         limit="flops, after widening the weights",
     ),
     Problem(
+        name="monte_carlo",
+        inputs=(),
+        tolerance=0.0,
+        limit="integer multiplications: ten rounds of two wide products for four words",
+        reset=True,
+    ),
+    Problem(
         name="triangular_solve",
         inputs=("lower", "x"),
         tolerance=1e-4,

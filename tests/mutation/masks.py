@@ -83,8 +83,6 @@ MUTANTS = (
     Mutant("the first lane is lane 0, on or off", "lanes",
            '        if self.mask is None:\n            return "0"\n        count',
            '        if self.mask is not NONE:\n            return "0"\n        count'),
-    Mutant("the context takes lanes that are off", "lanes",
-           "if not always and self.mask is not None:", "if False:"),
     # algebra of masks
     Mutant("`and` of masks is `or`", "lanes",
            'name = self.code.add(f"and {self.of(\'i1\')} {a}, {b}")',
@@ -261,7 +259,11 @@ def checks() -> Iterator[str]:
     vectors.test_a_return_behind_a_barrier_ends_the_workgroup(4)
     for trips in (0, 4):
         vectors.test_a_uniform_return_from_a_loop_that_some_lanes_entered(8, trips)
-    vectors.test_an_index_that_wraps_compares_as_it_wraps(4, 0)
+    for limit in (-5, 0, 2**63 - 1, -(2**63)):
+        vectors.test_an_index_that_wraps_compares_as_it_wraps(8, limit)
+    vectors.test_arithmetic_on_lines(8)
+    for name in ("le", "gt"):
+        vectors.test_bounds_at_every_lane(name, 4)
     vectors.test_strided_ranges_do_not_wrap_at_the_largest_index(4, 2**63 - 6)
     vectors.test_private_arrays_under_a_mask(4)
     vectors.test_scatters_under_a_mask(4)

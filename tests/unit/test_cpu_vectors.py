@@ -1,5 +1,6 @@
 """Work-items as vectors: every library kernel and generated kernels at several widths."""
 
+import operator
 import os
 import random
 
@@ -360,3 +361,78 @@ def test_scatters_under_a_mask(lanes):
     want = np.full(64, -9)
     want[to[x > 0]] = x[x > 0]
     assert y.tolist() == want.tolist()
+
+
+LINES = """kernel k(%y: array<i64[?, ?], global> from 0) {
+  %i: i64 = local_id axis=0
+  %0: i64 = const 0
+  %1: i64 = const 1
+  %2: i64 = const 2
+  %3: i64 = const 3
+  %4: i64 = const 4
+  %5: i64 = const 5
+  %7: i64 = const 7
+  %40: i64 = const 40
+  %a: i64 = sub %40, %i
+  store %y, %0, %i, %a
+  %b: i64 = and %i, %3
+  store %y, %1, %i, %b
+  %c: i64 = shr %i, %2
+  store %y, %2, %i, %c
+  %next: i64 = add %i, %1
+  %d: i64 = and %next, %3
+  store %y, %3, %i, %d
+  %twice: i64 = mul %i, %2
+  %e: i64 = and %twice, %7
+  store %y, %4, %i, %e
+  %f: i64 = shr %next, %3
+  %g: i64 = add %f, %a
+  store %y, %5, %i, %g
+  return
+}
+"""
+
+
+@pytest.mark.parametrize("lanes", [0, 2, 4, 8, None])
+def test_arithmetic_on_lines(lanes):
+    i = np.arange(64)
+    y = np.zeros((6, 64), np.int64)
+    run_text(LINES, [y], (64, 1, 1), lanes)
+    want = [40 - i, i & 3, i >> 2, i + 1 & 3, 2 * i & 7, (i + 1 >> 3) + 40 - i]
+    assert y.tolist() == [w.tolist() for w in want]
+
+
+BOUNDS = """kernel k(%y: array<i32[?, ?], global> from 0, %n: i64 from 1) {{
+  %i: i64 = local_id axis=0
+  %0: i64 = const 0
+  %1: i64 = const 1
+  %mark: i32 = const 1
+  %in: bool = {name} %i, %n
+  if %in {{
+    store %y, %0, %i, %mark
+    yield
+  }} else {{
+    yield
+  }}
+  %back: bool = {name} %n, %i
+  if %back {{
+    store %y, %1, %i, %mark
+    yield
+  }} else {{
+    yield
+  }}
+  return
+}}
+"""
+
+
+@pytest.mark.parametrize("lanes", [4, None])
+@pytest.mark.parametrize("name", ["lt", "le", "gt", "ge", "eq", "ne"])
+def test_bounds_at_every_lane(name, lanes):
+    i = np.arange(16)
+    for n in (-1, 0, 3, 4, 15, 16, 2**63 - 1):
+        y = np.zeros((2, 16), np.int32)
+        run_text(BOUNDS.format(name=name), [y, np.int64(n)], (16, 1, 1), lanes)
+        compare = getattr(operator, name)
+        assert y[0].tolist() == [int(compare(int(k), n)) for k in i], n
+        assert y[1].tolist() == [int(compare(n, int(k))) for k in i], n
