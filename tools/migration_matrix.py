@@ -27,12 +27,12 @@ import hetir
 from hetir import library
 from hetir.diagnostics import HetirError
 
-EMULATED = ("emulator", "ptx-emulator", "ascend-shim")
+EMULATED = ("emulator", "ptx-emulator", "ascend-shim:950", "ascend-shim")
 
 
 def devices() -> list[str]:
     """Real devices that are here, then those emulators that run the whole library."""
-    return [*(d.name for d in hetir.devices()), "emulator", "ptx-emulator"]
+    return [*(d.name for d in hetir.devices()), *EMULATED]
 
 
 def run(name: str, first: str, second: str, stop: int, folder: Path) -> tuple[str, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import sys
+import threading
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,11 +31,13 @@ from hetir.passes.layout import layout_of
 from hetir.passes.resumable import DONE, NOT_STARTED, Control, Resumable
 from hetir.passes.safe_points import NotCheckpointableError, Plan, place
 from hetir.passes.simplify import simplify
+from hetir.target import UnsupportedError
 
 MOST_GROUPS = 1 << 28
 _STATE_BYTES = 256 << 20
 _SHOWN_BYTES = 64 << 20
 _LEAST_CAPACITY, _MOST_CAPACITY = 16, 8192
+_MOST_PARTS = 16
 _EMPTY = State(MappingProxyType({}), MappingProxyType({}))
 
 
@@ -70,7 +73,7 @@ class CheckpointLaunch:
         self._stop = stop
         self._snapshot = snapshot
         self._over = False
-        self._run = _Run(snapshot, device, stop)
+        self._run = _started(snapshot, device, stop)
 
     def __repr__(self) -> str:
         state = "ended" if self.done else "running"
@@ -100,7 +103,9 @@ class CheckpointLaunch:
         """
         end = None if timeout is None else time.monotonic() + timeout
         while not self._over:
-            self._run.launch.wait(None if end is None else max(0.0, end - time.monotonic()))
+            left = None if end is None else max(0.0, end - time.monotonic())
+            if self._run.launch.wait(left) is False:
+                raise runtime.LaunchTimeoutError(f"`{self.kernel}` did not end in {timeout:g} s")
             self._snapshot = self._run.stopped()
             if self._snapshot.done:
                 self._over = True
@@ -182,7 +187,15 @@ class CheckpointLaunch:
 
     def _go_on(self) -> None:
         """Run what is left."""
-        self._run = _Run(self._snapshot, self.device, self._stop)
+        self._run = _started(self._snapshot, self.device, self._stop)
+
+
+def _started(snapshot: Snapshot, device: runtime.Device, stop: StopAt | None) -> _Run | _Parts:
+    """Run what is left: in one launch, or in parts where a kernel cannot be asked to stop."""
+    try:
+        return _Run(snapshot, device, stop)
+    except UnsupportedError:
+        return _Parts(snapshot, device, stop)
 
 
 class _Run:
@@ -267,6 +280,102 @@ def _progress(path: Path, size: int) -> Generator[Callable[[int], object]]:
         yield lambda written: shown.advance(task, written)
 
 
+class _Parts:
+    """A launch as several of some workgroups each, for devices whose kernels cannot poll.
+
+    A thread of its own makes them; a request to stop comes true between two of them. It stands for
+    the launch and for its event, too.
+    """
+
+    def __init__(self, snapshot: Snapshot, device: runtime.Device, stop: StopAt | None) -> None:
+        job = snapshot.job
+        self.snapshot, self.device = snapshot, device
+        self.status = snapshot.status.copy()
+        self.launch = self.event = self
+        self.error: Exception | None = None
+        self.seconds: float | None = None
+        resumes = bool((snapshot.status > 0).any())
+        kind = Resumable(resume=resumes, polls=False, initialise=device.portrait.emulated)
+        self.code = _code(job.text, device.name, kind)
+        self.capacity = max(1, snapshot.tickets)
+        self.hidden: list[Any] = []
+        if resumes:
+            control = np.zeros(len(Control), np.int32)
+            control[Control.CAPACITY] = self.capacity
+            flat = snapshot.state.flat(job, self.capacity)
+            self.hidden = [control, *(flat[kind] for kind in job.plan.types)]
+        left = np.flatnonzero(self.status != DONE)
+        self.most = len(left) if stop is None else min(len(left), stop.safe_points)
+        size = max(1, device.portrait.units or 1, len(left) // _MOST_PARTS)
+        self.parts = [left[n : min(n + size, self.most)] for n in range(0, self.most, size)]
+        self._asked = threading.Event()
+        self._load()
+        self._thread = threading.Thread(target=self._work, name="hetir-parts", daemon=True)
+        self._thread.start()
+
+    def _load(self) -> None:
+        """Compile now, so that what the device lacks is told where the launch is made."""
+        job = self.snapshot.job
+        limits.check_launch_shape(self.device.portrait.limits, job.grid, job.workgroup)
+        self.code.program(~0, self.device, job.workgroup)
+
+    def _work(self) -> None:
+        start = time.perf_counter()
+        try:
+            for part in self.parts:
+                if self._asked.is_set():
+                    break
+                self._part(part)
+        except Exception as error:  # noqa: BLE001 - raised by wait
+            self.error = error
+        self.seconds = time.perf_counter() - start
+
+    def _part(self, groups: np.ndarray[Any, Any]) -> None:
+        job = self.snapshot.job
+        before = np.full(max(1, job.groups), DONE, np.int64)
+        before[groups] = self.status[groups]
+        given = (*self.snapshot.values, *self.hidden[:1], before, *self.hidden[1:])
+        block, facts = self.code.packer.pack(given, job.grid, job.workgroup)
+        artifact, program = self.code.program(facts, self.device, job.workgroup)
+        launch = program.launch(
+            given,
+            grid=job.grid,
+            workgroup=job.workgroup,
+            records=_records(artifact),
+            block=block,
+        )
+        launch.wait()
+        self.status[groups] = DONE
+
+    @property
+    def done(self) -> bool:
+        """Whether no part is running or to come."""
+        return not self._thread.is_alive()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """As Launch.wait, or as Event.wait: False when the time is over."""
+        self._thread.join(timeout)
+        if self._thread.is_alive():
+            return False
+        if self.error is not None:
+            error, self.parts = self.error, []
+            raise error
+        return True
+
+    def ask(self, *, stop: bool) -> None:
+        """Stop after the part that runs, or not."""
+        if stop:
+            self._asked.set()
+        else:
+            self._asked.clear()
+
+    def stopped(self) -> Snapshot:
+        """How far the launch came; it has ended."""
+        before = self.snapshot
+        producer = {"device": self.device.name, "target": self.device.target}
+        return replace(before, status=self.status.copy(), epoch=before.epoch + 1, producer=producer)
+
+
 def capacity(job: Job, tickets: int) -> int:
     """Workgroups whose state a launch has room for; the others stop at their ends."""
     room = _STATE_BYTES // max(1, job.group_bytes)
@@ -329,9 +438,13 @@ def _code(text: str, device: str, kind: Resumable) -> _Code:
 def prepare(job: Job, device: runtime.Device) -> None:
     """Compile a job for a device: raises what the device lacks before anything is stopped."""
     emulated = device.portrait.emulated
-    code = _code(job.text, device.name, Resumable(resume=True, initialise=emulated))
     limits.check_launch_shape(device.portrait.limits, job.grid, job.workgroup)
-    code.program(~0, device, job.workgroup)
+    try:
+        kind = Resumable(resume=True, initialise=emulated)
+        _code(job.text, device.name, kind).program(~0, device, job.workgroup)
+    except UnsupportedError:
+        kind = Resumable(resume=True, initialise=emulated, polls=False)
+        _code(job.text, device.name, kind).program(~0, device, job.workgroup)
 
 
 def start(

@@ -55,12 +55,15 @@ class Resumable:
 
     `resume`: workgroups go on from a saved state. `counts`: stop after a number of safe points
     (`Control.LIMIT`) instead of by the stop word. `initialise`: give shared and private arrays
-    zeros first, for a checker that refuses to copy what was never written.
+    zeros first, for a checker that refuses to copy what was never written. Without `polls`
+    nothing asks whether to stop: workgroups that `before` calls done do not run, so that a launch
+    can be made in parts where a kernel cannot read what the host writes meanwhile.
     """
 
     resume: bool = False
     counts: bool = False
     initialise: bool = False
+    polls: bool = True
 
     def run(self, plan: Plan) -> Kernel:
         """The kernel with hidden parameters appended and no `safe_point` left."""
@@ -68,10 +71,15 @@ class Resumable:
 
     def hidden(self, plan: Plan) -> Hidden:
         """The parameters that `run` appends."""
-        state = [(f"saved_{t}", ArrayType(t, 1)) for t in plan.types]
-        rows = [("control", ArrayType(I32, 1)), ("status", ArrayType(I64, 1)), *state]
-        if self.resume:
+        rows: list[tuple[str, ArrayType]] = []
+        if self.polls or self.resume:
+            rows.append(("control", ArrayType(I32, 1)))
+        if self.polls:
+            rows.append(("status", ArrayType(I64, 1)))
+            rows += [(f"saved_{t}", ArrayType(t, 1)) for t in plan.types]
+        if self.resume or not self.polls:
             rows.append(("before", ArrayType(I64, 1)))
+        if self.resume:
             rows += [(f"restored_{t}", ArrayType(t, 1)) for t in plan.types]
         names, types = zip(*rows, strict=True)
         return Hidden(names=names, types=types)
@@ -134,8 +142,8 @@ _Writer = Callable[[Operation, _State, _Emit, Operation | None], tuple[Value, ..
 class _Names:
     """Values that all of the kernel sees: hidden parameters, ids, the shared flags."""
 
-    control: Value
-    status: Value
+    control: Value | None
+    status: Value | None
     saved: Mapping[Scalar, Value]
     restored: Mapping[Scalar, Value] = field(default_factory=dict[Scalar, Value])
     group: Value = field(init=False)
@@ -155,16 +163,15 @@ class _Lowering:
         self.env: dict[Value, Value] = {}
         hidden = kind.hidden(plan)
         self.values = [Value(t, n) for n, t in zip(hidden.names, hidden.types, strict=True)]
-        count = len(plan.types)
+        named = dict(zip(hidden.names, self.values, strict=True))
+        self.before = named.get("before")
         self.at = _Names(
-            self.values[0],
-            self.values[1],
-            dict(zip(plan.types, self.values[2 : 2 + count], strict=True)),
+            named.get("control"),
+            named.get("status"),
+            {t: named[f"saved_{t}"] for t in plan.types if kind.polls},
+            {t: named[f"restored_{t}"] for t in plan.types if kind.resume},
         )
-        self.before = None
-        if kind.resume:
-            self.before = self.values[2 + count]
-            self.at.restored = dict(zip(plan.types, self.values[3 + count :], strict=True))
+        self.owned: set[Operation] = set()
         self.numbers: dict[Operation, tuple[int, int]] = {}
         self._number(plan.kernel.body)
 
@@ -189,17 +196,21 @@ class _Lowering:
         at.local = self._linear(out, ops.LOCAL_ID, sizes[:2])
         at.items = out.value(ops.MUL, out.value(ops.MUL, sizes[0], sizes[1]), sizes[2])
         at.first = out.value(ops.EQ, at.local, out.number(0))
-        at.flags = out.value(ops.ALLOC, type=static_array(I32, (2,), "shared"))
-        at.ticket = out.value(ops.ALLOC, type=static_array(I32, (1,), "shared"))
+        if self.kind.polls:
+            at.flags = out.value(ops.ALLOC, type=static_array(I32, (2,), "shared"))
+            at.ticket = out.value(ops.ALLOC, type=static_array(I32, (1,), "shared"))
         state = _State(out.number(0), None)
         if self.before is not None:
             word = out.value(ops.LOAD, self.before, at.group)
             done = out.value(ops.EQ, word, out.number(DONE))
             out.when(done, lambda o: o.emit(ops.RETURN) and None)
+            if not self.kind.resume:
+                return state
             at.start = out.value(ops.SHR, word, out.number(NUMBER_BITS))
             mask = out.number((1 << NUMBER_BITS) - 1)
             state.target = out.value(ops.AND, word, mask)
-        self.begin(state, out)
+        if self.kind.polls:
+            self.begin(state, out)
         return state
 
     @staticmethod
@@ -231,6 +242,7 @@ class _Lowering:
     def poll(self, state: _State, out: _Emit) -> None:
         """The first work-item reads whether to stop and writes the flag of this phase."""
         control = self.at.control
+        assert control is not None
         order = {"order": "relaxed", "scope": "device"}
 
         def ask(o: _Emit) -> None:
@@ -253,6 +265,7 @@ class _Lowering:
 
     def publish(self, out: _Emit, word: Value) -> None:
         attrs = {"order": "release", "scope": "device"}
+        assert self.at.status is not None
         out.emit(ops.ATOMIC_STORE, self.at.status, self.at.group, word, attrs=attrs)
 
     # ---- structure -------------------------------------------------------------------------
@@ -295,8 +308,9 @@ class _Lowering:
             point = self.plan.by_op.get(special) if special is not None else None
             segment = body[start:stop]
             own = bool(point and segment and self._waits(segment[-1]))
-            if own:
+            if own and special is not None:
                 segment = segment[:-1]
+                self.owned.add(special)
             guarded = state.target is not None and last > passed
             used = _used(body[start + len(segment) :]).union(ends)
             self.segment(segment, used, state, out, loop, guarded, passed)
@@ -510,9 +524,12 @@ class _Lowering:
         point = self.plan.by_op[op]
 
         def ask(o: _Emit) -> None:
-            self.poll(state, o)
-            o.emit(ops.BARRIER, attrs={"scope": "workgroup"}, loc=point.op.loc)
-            o.when(self.told(state, o), lambda i: self.save(point, i))
+            if self.kind.polls:
+                self.poll(state, o)
+            if self.kind.polls or op in self.owned:
+                o.emit(ops.BARRIER, attrs={"scope": "workgroup"}, loc=point.op.loc)
+            if self.kind.polls:
+                o.when(self.told(state, o), lambda i: self.save(point, i))
 
         if state.target is None:
             ask(out)
@@ -528,17 +545,19 @@ class _Lowering:
     def save(self, point: SafePoint, out: _Emit) -> None:
         """Take a place in the state, write what is live there, then the status; and return."""
         at = self.at
+        control = at.control
+        assert control is not None
 
         def take(o: _Emit) -> None:
             attrs = {"kind": "add", "order": "relaxed", "scope": "device"}
             place, one = o.number(Control.TICKETS), o.const(I32, 1)
-            old = o.emit(ops.ATOMIC_RMW, at.control, place, one, attrs=attrs).result
+            old = o.emit(ops.ATOMIC_RMW, control, place, one, attrs=attrs).result
             o.emit(ops.STORE, at.ticket, o.number(0), old)
 
         out.when(at.first, take)
         out.emit(ops.BARRIER, attrs={"scope": "workgroup"})
         ticket = out.value(ops.LOAD, at.ticket, out.number(0))
-        room = out.value(ops.LOAD, at.control, out.number(Control.CAPACITY))
+        room = out.value(ops.LOAD, control, out.number(Control.CAPACITY))
         wide = out.value(ops.CAST, ticket, to=I64)
 
         def write(o: _Emit) -> None:
@@ -590,6 +609,7 @@ class _Lowering:
     def index(self, slot: Slot, ticket: Value, out: _Emit, flat: Value | None = None) -> Value:
         """Where an element lies: by place, ticket and work-item; shared arrays come last."""
         plan, at = self.plan, self.at
+        assert at.control is not None
         capacity = out.value(
             ops.CAST, out.value(ops.LOAD, at.control, out.number(Control.CAPACITY)), to=I64
         )

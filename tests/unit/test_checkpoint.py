@@ -17,8 +17,9 @@ from safetensors.numpy import load_file
 
 import hetir
 import hetir.lang as hl
-from hetir import checkpoint
+from hetir import checkpoint, compiler
 from hetir.checkpoint import CheckpointError, CheckpointTimeout, StopAt
+from hetir.emulator import ascend as shim
 from hetir.ir import ops
 from hetir.ir.core import walk
 from hetir.limits import WorkgroupSizeError
@@ -446,3 +447,43 @@ def test_bad_requests_are_refused():
         rotate.launch((x, x.copy(), 1), grid=1 << 29, workgroup=32, checkpoint=True)
     with pytest.raises(CheckpointError, match="cannot read"):
         hetir.resume("no-such-file.hetck")
+
+
+@pytest.mark.skipif(not shim.compilers(), reason="no C++ compiler is here")
+@pytest.mark.parametrize("first", ["ascend-shim", "cpu"])
+def test_devices_that_cannot_poll_stop_between_parts(tmp_path, first):
+    """910B has no atomic load to ask with: it runs a launch in parts, and resumes any state."""
+    path = tmp_path / "job.hetck"
+    x = stopped(path, device=first, at=5 if first == "ascend-shim" else 40, times=3)
+    found = checkpoint.load(path)
+    assert (found.status == 0).any()
+    assert (found.status > 0).any() == (first == "cpu")
+    run = hetir.resume(path, "ascend-shim")
+    run.wait()
+    np.testing.assert_array_equal(run.arguments["y"], rotated(x, 3))
+
+
+@pytest.mark.skipif(not shim.compilers(), reason="no C++ compiler is here")
+def test_a_launch_in_parts_is_stopped_by_hand(tmp_path):
+    x = rows(40)
+    run = rotate.launch((x, np.zeros_like(x), 3), grid=40, workgroup=32,
+                        device="ascend-shim:310p", checkpoint=True)  # fmt: skip
+    run.checkpoint(tmp_path / "job.hetck")
+    left = hetir.resume(tmp_path / "job.hetck", "ascend-shim:310p")
+    left.wait()
+    np.testing.assert_array_equal(left.arguments["y"], rotated(x, 3))
+
+
+@pytest.mark.parametrize(
+    "target", ["sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"]
+)
+def test_the_code_assembles_for_every_nvidia_generation(target):
+    """Both forms; NVIDIA's assembler says what they take."""
+    plan = checkpoint.safe_points(rotate, (rows(), rows(), 1))
+    for resume in (False, True):
+        kernel = Resumable(resume=resume).run(plan)
+        made = compiler.lower(kernel, f"ptx:{target}", (32, 1, 1))
+        if made.binary is None:
+            pytest.skip("NVIDIA's assembler is not here")
+        assert made.binary.startswith(b"\x7fELF")
+        assert made.resources.spill_bytes == 0
