@@ -21,9 +21,14 @@ def register(app: typer.Typer) -> None:
 
 def devices(
     as_json: Annotated[bool, typer.Option("--json", help="Print every portrait as JSON.")] = False,
+    links: Annotated[
+        bool, typer.Option("--links", help="Measure copies to each and back.")
+    ] = False,
 ) -> None:
     """List the devices of this machine, the CPU first, and why others are absent."""
     found, absent = runtime.devices(emulated=True), runtime.absent()
+    for device in found if links else ():
+        device.link()
     if as_json:
         portraits = [d.to_json() for d in found]
         print(json.dumps({"devices": portraits, "absent": [asdict(a) for a in absent]}, indent=1))
@@ -44,6 +49,8 @@ def devices(
         )
     console = Console()
     console.print(table)
+    if links:
+        console.print(_links(found))
     if absent:
         missing = Table(title="not here")
         for head in ("driver", "why", "what would bring it"):
@@ -51,6 +58,19 @@ def devices(
         for gap in absent:
             missing.add_row(gap.driver, escape(gap.reason), escape(gap.remedy))
         console.print(missing)
+
+
+def _links(found: tuple[runtime.Device, ...]) -> Table:
+    """What copies cost."""
+    table = Table(title="copies")
+    for head in ("name", "to", "from", "there and back"):
+        table.add_column(head, justify="left" if head == "name" else "right")
+    for d in found:
+        link = d.link()
+        speeds = (link.upload_bytes_per_second, link.download_bytes_per_second)
+        rates = (f"{speed / 2**30:.1f} GiB/s" for speed in speeds)
+        table.add_row(d.name, *rates, f"{link.latency_seconds * 1e6:.0f} us")
+    return table
 
 
 def _shown(targets: tuple[str, ...]) -> str:

@@ -24,6 +24,7 @@ from hetir.runtime.errors import (
 )
 from hetir.runtime.launch import Launch, leak
 from hetir.runtime.layout import contiguous_strides
+from hetir.runtime.link import Link, measure
 from hetir.runtime.operands import as_operand
 from hetir.runtime.program import Program
 
@@ -106,6 +107,7 @@ class Device:
         self.name = self.portrait.name
         self.health = Health()
         self.lost = False
+        self._link: Link | None = None
         self._peer = peer
         self._lock = threading.Lock()
         self._queues: weakref.WeakSet[Queue] = weakref.WeakSet()
@@ -132,7 +134,14 @@ class Device:
 
     def to_json(self) -> dict[str, Any]:
         """The portrait and the health as JSON values; docs/runtime.md has the schema."""
-        return {**self.portrait.to_json(), "health": asdict(self.health)}
+        link = None if self._link is None else asdict(self._link)
+        return {**self.portrait.to_json(), "health": asdict(self.health), "link": link}
+
+    def link(self) -> Link:
+        """What copies to the device and back cost, measured at the first call."""
+        if self._link is None:
+            self._link = measure(self)
+        return self._link
 
     @property
     def target(self) -> str:

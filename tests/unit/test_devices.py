@@ -37,6 +37,7 @@ FORM = {
     "features": list,
     "limits": dict,
     "health": dict,
+    "link": (dict, type(None)),
 }
 
 
@@ -101,6 +102,20 @@ def test_a_driver_that_fails_in_any_way_is_a_line(error):
     (gap,) = [gap for gap in registry.absent() if gap.driver == "odd"]
     assert gap.reason
     assert gap.remedy
+
+
+def test_links_are_measured_on_request():
+    shown = json.loads(bare("devices", "--json", "--links"))
+    links = {d["name"]: d["link"] for d in shown["devices"]}
+    assert all(value > 0 for link in links.values() for value in link.values())
+    assert set(links["cpu"]) == {
+        "upload_bytes_per_second",
+        "download_bytes_per_second",
+        "latency_seconds",
+    }
+    device = hetir.device("ptx-emulator")
+    assert device.link() is device.link()
+    assert "GiB/s" in bare("devices", "--links")
 
 
 def test_health_counts_what_failed_and_what_hung():
