@@ -52,3 +52,31 @@ def test_the_example_of_a_killed_job():
     )  # fmt: skip
     assert ended.returncode == 0, ended.stdout[-2000:] + ended.stderr[-2000:]
     assert "the bits are equal" in ended.stdout
+
+
+@pytest.mark.slow
+def test_20_random_hops(tmp_path):
+    """Random devices, random stops, one launch; NumPy says what comes out."""
+    script = """
+import random, sys, warnings
+import numpy as np
+import hetir
+from test_checkpoint import rotate, rotated, rows
+warnings.simplefilter("ignore", RuntimeWarning)
+choose, path, x = random.Random(3), sys.argv[1], rows()
+names = [*(d.name for d in hetir.devices()), "emulator", "ptx-emulator"]
+stop = lambda: hetir.StopAt(safe_points=choose.randrange(10, 70), path=path)
+run = rotate.launch((x, np.zeros_like(x), 60), grid=8, workgroup=32, checkpoint=stop())
+run.wait()
+for _ in range(20):
+    run = hetir.resume(path, choose.choice(names), stop=stop())
+    run.wait()
+run = hetir.resume(path)
+run.wait()
+assert (run.arguments["y"] == rotated(x, 60)).all()
+"""
+    command = [sys.executable, "-c", script, str(tmp_path / "job.hetck")]
+    ended = subprocess.run(
+        command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False, timeout=900
+    )
+    assert ended.returncode == 0, ended.stderr[-2000:]
