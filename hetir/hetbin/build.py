@@ -10,9 +10,9 @@ from hetir import compiler, runtime
 from hetir.artifact import Artifact
 from hetir.compiler import Dims, Source
 from hetir.diagnostics import CompileError
-from hetir.frontend import Argument, Static, VectorType, Weak, parse_signature
+from hetir.frontend import Argument, Static, Tuple, VectorType, Weak, parse_signature
 from hetir.hetbin.errors import HetbinError
-from hetir.hetbin.model import Parameter, Payload, Point, Specialisation, axes_of
+from hetir.hetbin.model import STATIC, Parameter, Payload, Point, Specialisation, axes_of
 from hetir.hetbin.portable import portable
 from hetir.ir import ops
 from hetir.ir.binary import encode as encode_module
@@ -32,7 +32,7 @@ Tell = Callable[[str], object]
 
 def specialise(
     kernel: Source,
-    signature: str | None,
+    signature: str | tuple[Argument, ...] | None,
     targets: Sequence[str],
     workgroups: Sequence[Dims | None],
     folder: Path,
@@ -44,7 +44,7 @@ def specialise(
 
     Args:
         kernel: a `@hetir.kernel` function.
-        signature: types of the parameters, as for `hetir.compile`.
+        signature: types of the parameters, as `hetir.compile` takes them.
         targets: names of `hetir targets`.
         workgroups: the sizes to compile for; None is code for any.
         folder: file names in the hetbin are relative to it.
@@ -55,10 +55,11 @@ def specialise(
         HetbinError: a target is not portable.
     """
     check_targets(targets)
-    statics = tuple(map(Static, kernel.bound))
     if signature is not None:
-        return [_made(kernel, (*statics, *parse_signature(signature)), targets, workgroups, folder,
-                      tell)]  # fmt: skip
+        given = signature
+        if isinstance(given, str):
+            given = (*map(Static, kernel.bound), *parse_signature(given))
+        return [_made(kernel, given, targets, workgroups, folder, tell)]
     anyhow = kernel.annotated()
     contiguous = tuple(map(_contiguous, anyhow))
     found = [_made(kernel, contiguous, targets, workgroups, folder, tell)]
@@ -172,10 +173,22 @@ def _shown(argument: Argument) -> str:
             return str(argument)
         case Weak():
             return argument.kind
-        case Static():
-            return repr(argument.value)
+        case Static(value) if _is_plain(value):
+            return f"{STATIC}{value!r}"
+        case Tuple() if not any(isinstance(field, Static) for field in argument.fields):
+            return f"{argument.cls.__name__}({', '.join(map(_shown, argument.fields))})"
         case _:
-            raise HetbinError(f"a hetbin cannot hold a parameter `{argument}`")
+            raise HetbinError(
+                f"a hetbin cannot hold the constant `{argument}`",
+                hint="numbers, strings and tuples of them are constants that can be told again",
+            )
+
+
+def _is_plain(value: object) -> bool:
+    """Whether equal values have one spelling, by which a launch knows the constant again."""
+    if isinstance(value, tuple):
+        return all(map(_is_plain, value))  # pyright: ignore[reportUnknownArgumentType]
+    return value is None or isinstance(value, bool | int | float | str)
 
 
 def _points(kernel: Kernel) -> Iterator[Point]:

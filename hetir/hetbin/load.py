@@ -245,9 +245,10 @@ class BuiltKernel:
 
     def _choose(self, values: tuple[Any, ...]) -> int:
         """The first specialisation that takes the values."""
-        for index, entry in enumerate(self.built):
-            if entry.takes(values):
-                return index
+        for exact in (True, False):
+            for index, entry in enumerate(self.built):
+                if entry.takes(values, exact=exact):
+                    return index
         if len(self.built) == 1:  # the packer says what is wrong, unless it is a stride
             packer = self._place(0, runtime.device("cpu")).packer
             packer.block(values)

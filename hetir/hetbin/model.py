@@ -21,6 +21,9 @@ from hetir.runtime.pack import value_of
 from hetir.source import Loc
 from hetir.target import Assumptions
 
+STATIC = "static "
+"""What the type of a compile-time constant begins with; its value as Python spells it follows."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Payload:
@@ -102,19 +105,25 @@ class Specialisation:
             raise DamagedHetbinError(self.file, self.offset, f"the hetIR of `{self.name}`: {text}")
         return kernels[0]
 
-    def takes(self, values: Sequence[Any]) -> bool:
-        """Whether arguments have the element types, ranks and strides that this was built for."""
+    def takes(self, values: Sequence[Any], *, exact: bool) -> bool:
+        """Whether arguments have the element types, ranks and strides that this was built for.
+
+        NumPy scalars must have the type if `exact`, and else be numbers that a launch converts.
+        """
+        constants = zip(self.parameters, values, strict=True)
+        if any(p.type.startswith(STATIC) and p.type != f"{STATIC}{v!r}" for p, v in constants):
+            return False
         try:
             pairs = zip(self.layout.slots, self.axes, strict=True)
-            return all(_fits(slot, axes, value_of(slot, values)) for slot, axes in pairs)
+            return all(_fits(slot, axes, value_of(slot, values), exact) for slot, axes in pairs)
         except (AttributeError, IndexError, TypeError):  # a number where a vector belongs
             return False
 
 
-def _fits(slot: Slot, axes: Axes, value: Any) -> bool:
+def _fits(slot: Slot, axes: Axes, value: Any, exact: bool) -> bool:
     kind = NUMPY[slot.dtype]
     if slot.ndim is None:
-        return _is_number(kind, value)
+        return _is_number(kind, value, exact)
     if getattr(value, "dtype", None) != kind or getattr(value, "ndim", None) != slot.ndim:
         return False
     for axis, (extent, stride) in enumerate(zip(value.shape, value.strides, strict=True)):
@@ -124,10 +133,12 @@ def _fits(slot: Slot, axes: Axes, value: Any) -> bool:
     return True
 
 
-def _is_number(kind: np.dtype[Any], value: Any) -> bool:
-    """Whether a value is a scalar that packs as this type; NumPy scalars must have it."""
-    if isinstance(value, np.generic):
-        return getattr(value, "dtype", None) == kind
+def _is_number(kind: np.dtype[Any], value: Any, exact: bool) -> bool:
+    """Whether a value is a scalar that packs as this type."""
+    dtype = getattr(value, "dtype", None)
+    if dtype is not None:
+        widens = dtype.kind in ("iu" if kind.kind in "iu" else "b" if kind.kind == "b" else "iuf")
+        return not getattr(value, "ndim", 1) and (dtype == kind or (widens and not exact))
     if kind.kind == "b":
         return isinstance(value, bool)
     return isinstance(value, int if kind.kind in "iu" else int | float)

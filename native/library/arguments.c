@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { F16 = HETIR_F16, BF16 = HETIR_BF16, MOST_AXES = 32 };
+enum { F16 = HETIR_F16, BF16 = HETIR_BF16, MOST_AXES = 32, STATIC_BYTES = 7 };
 static const int64_t EXACT_INTEGERS = (int64_t)1 << 53;
 
 uint32_t hetir_type_bytes(uint32_t type)
@@ -289,6 +289,21 @@ static int is_wide(const int64_t *grid, const int64_t *workgroup)
     return 0;
 }
 
+/* Whether an argument is the compile-time constant that a parameter's type names; others are. */
+static int is_constant(const char *type, const hetir_argument *given)
+{
+    char *end = NULL;
+    if (strncmp(type, "static ", STATIC_BYTES) != 0)
+        return 1;
+    type += STATIC_BYTES;
+    if (strcmp(type, "True") == 0 || strcmp(type, "False") == 0)
+        return given->kind == HETIR_INTEGER && given->integer == (type[0] == 'T');
+    if (given->kind == HETIR_INTEGER)
+        return given->integer == strtoll(type, &end, 10) && *type && !*end;
+    return given->kind == HETIR_NUMBER && given->number == strtod(type, &end) && *type && !*end &&
+           strpbrk(type, ".en") != NULL;
+}
+
 hetir_result hetir_pack(const hetir_kernel *kernel, const kernel_row *row, const hetir_device *device,
                         const int64_t *grid, const int64_t *workgroup, const hetir_argument *arguments,
                         size_t count, packed *to)
@@ -298,6 +313,12 @@ hetir_result hetir_pack(const hetir_kernel *kernel, const kernel_row *row, const
     if (count != row->parameters.count)
         return hetir_fail(HETIR_BAD_ARGUMENT, "`%s` takes %u arguments, got %zu", kernel->name,
                           row->parameters.count, count);
+    for (uint32_t i = 0; i < row->parameters.count; i++) {
+        p.name = container_parameter(file, row->parameters.first + i);
+        if (!is_constant(container_parameter_type(file, row->parameters.first + i), &arguments[i]))
+            return REFUSE(&p, "was built as the constant `%s`",
+                          container_parameter_type(file, row->parameters.first + i) + STATIC_BYTES);
+    }
     to->wide = is_wide(grid, workgroup);
     for (uint32_t i = 0; i < row->slots.count; i++) {
         const hetir_argument *given;

@@ -291,6 +291,11 @@ const char *container_parameter(const container *c, uint32_t index)
     return container_string(c, u32(row(c, PARAMETERS, index)));
 }
 
+const char *container_parameter_type(const container *c, uint32_t index)
+{
+    return container_string(c, u32(row(c, PARAMETERS, index) + 4));
+}
+
 const char *container_string(const container *c, uint32_t at)
 {
     return (const char *)c->data + c->tables[STRINGS].offset + at + 4;

@@ -61,6 +61,7 @@ payload_row container_payload(const container *c, uint32_t index);
 site_row container_site(const container *c, uint32_t index);
 uint32_t container_word(const container *c, uint32_t index);
 const char *container_parameter(const container *c, uint32_t index);
+const char *container_parameter_type(const container *c, uint32_t index);
 const char *container_string(const container *c, uint32_t at);
 const uint8_t *container_blob(const container *c, uint32_t index, uint64_t *size);
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds the C library with its tests under sanitizers and runs them:
 # library.sh FILE.hetbin ["none address,undefined thread" [MUTATIONS]], the file made by
-# `hetir build library_kernels.py --target cpu:x86-64 --target cpu:x86-64-v3 --target cpu:aarch64`.
+# `hetir build library_kernels.py --target cpu:x86-64 --target cpu:x86-64-v3 --target cpu:aarch64
+#  --signature "scaled: 3, f32[::1]" --signature "scaled: 0.5, f32[::1]"`.
 set -euo pipefail
 hetbin=$(realpath "$1")
 cd "$(dirname "$0")/.."

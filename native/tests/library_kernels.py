@@ -46,6 +46,12 @@ def transpose(x: hl.Array[hl.i32, 2], y: hl.Array[hl.i32, 2]):
 
 
 @hetir.kernel
+def scaled(factor: hl.static, x: hl.Array[hl.f32, 1]):
+    """Multiply by a compile-time constant."""
+    x[hl.global_id(0)] *= factor
+
+
+@hetir.kernel
 def told(x: hl.Array[hl.f32, 1]):
     """Print what is found and refuse what is negative."""
     i = hl.global_id(0)

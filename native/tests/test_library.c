@@ -48,9 +48,9 @@ static void run_saxpy(int64_t items)
 
 static void test_listing(void)
 {
-    CHECK(hetir_module_kernel_count(module) == 4);
+    CHECK(hetir_module_kernel_count(module) == 5);
     CHECK(strcmp(hetir_kernel_name(hetir_module_kernel_at(module, 0)), "saxpy") == 0);
-    CHECK(hetir_module_kernel_at(module, 4) == NULL);
+    CHECK(hetir_module_kernel_at(module, 5) == NULL);
     CHECK(hetir_kernel_signature_count(named("saxpy")) == 2);
     CHECK(strcmp(hetir_kernel_signature(named("saxpy"), 0), "f32, f32[::1], f32[::1]") == 0);
     CHECK(strcmp(hetir_kernel_signature(named("saxpy"), 1), "f32, f32[:], f32[:]") == 0);
@@ -187,6 +187,21 @@ static void test_bad_arrays(void)
     CHECK(hetir_launch_1d(kernel, cpu, 1, 4, good, 3) == HETIR_OK && y[0] == 1);
     good[1] = good[2] = hetir_host(HETIR_F32, y, 4); /* the same array twice: 1 * y + y */
     CHECK(hetir_launch_1d(kernel, cpu, 1, 4, good, 3) == HETIR_OK && y[0] == 2 && y[3] == 2);
+}
+
+static void test_constants(void)
+{
+    float x[2] = {1, 2};
+    hetir_argument arguments[] = {hetir_integer(3), hetir_host(HETIR_F32, x, 2)};
+    CHECK(hetir_kernel_signature_count(named("scaled")) == 2);
+    CHECK(hetir_launch_1d(named("scaled"), cpu, 1, 2, arguments, 2) == HETIR_OK && x[1] == 6);
+    arguments[0] = hetir_number(0.5);
+    CHECK(hetir_launch_1d(named("scaled"), cpu, 1, 2, arguments, 2) == HETIR_OK && x[1] == 3);
+    arguments[0] = hetir_integer(4);
+    CHECK(hetir_launch_1d(named("scaled"), cpu, 1, 2, arguments, 2) == HETIR_BAD_ARGUMENT);
+    CHECK(says("was built as the constant `0.5`"));
+    arguments[0] = hetir_number(3);
+    CHECK(hetir_launch_1d(named("scaled"), cpu, 1, 2, arguments, 2) == HETIR_BAD_ARGUMENT);
 }
 
 static void test_output(void)
@@ -344,6 +359,7 @@ int main(int count, char **arguments)
     test_scalars();
     test_strides();
     test_bad_arrays();
+    test_constants();
     test_output();
     test_payloads();
     test_threads();

@@ -69,10 +69,12 @@ def test_the_library_under_sanitizers(tmp_path):
     file = tmp_path / "library_kernels.hetbin"
     kernels = library.load(NATIVE / "tests" / "library_kernels.py")
     entries = []
-    for name in ("saxpy", "scalars", "transpose", "told"):
+    for name in ("saxpy", "scalars", "transpose", "scaled", "told"):
         sizes = ((64, 1, 1), None) if name == "saxpy" else (None,)
-        kernel = getattr(kernels, name)
-        entries += hetbin.specialise(kernel, None, CPUS, sizes, NATIVE / "tests")
+        constants = (3, 0.5) if name == "scaled" else ()
+        for signature in [f"{value}, f32[::1]" for value in constants] or [None]:
+            kernel = getattr(kernels, name)
+            entries += hetbin.specialise(kernel, signature, CPUS, sizes, NATIVE / "tests")
     file.write_bytes(hetbin.encode(entries))
     out = run(NATIVE / "tests" / "library.sh", file, "address,undefined", 1000)
     assert out.count("the C library's tests pass") == 2
@@ -193,6 +195,19 @@ def test_the_opencl_device(installed, saxpy_file, tmp_path):
     environment = {"OCL_ICD_VENDORS": str(tmp_path), "HETIR_LIBOPENCL": str(loader)}
     environment["PYOPENCL_HOME"] = str(tmp_path)  # its loader crashes without it
     assert run(sys.executable, "-c", script, HETIR_LIBCUDA="none", **environment).strip()
+
+
+def test_a_device_without_code(installed, monkeypatch):
+    """Code for AVX2 alone on a machine without it, and a file for other devices."""
+    kernel = library.load(ROOT / "examples" / "cpp" / "kernels.py").saxpy
+    x = np.ones(4, np.float32)
+    for targets in (("cpu:x86-64-v3",), ("spirv:opencl",), ()):
+        data = hetbin.encode(hetbin.specialise(kernel, None, targets, (None,), ROOT))
+        monkeypatch.setenv("HETIR_CPU_LEVEL", "2")
+        launcher = Launcher(str(installed / "lib" / "libhetir.so"), data, "cpu")
+        with pytest.raises(AssertionError, match=r"no code of `saxpy` .* that cpu runs"):
+            launcher.saxpy(1.0, x, x.copy(), 1, 4)
+        launcher.lib.hetir_module_close(launcher.module)
 
 
 def _files(package, pattern):

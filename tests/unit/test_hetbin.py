@@ -17,11 +17,13 @@ import hetir.lang as hl
 from hetir import hetbin, library, runtime
 from hetir.artifact import Artifact, Fence, Resources, Site, Variant
 from hetir.diagnostics import HetirError
+from hetir.frontend import Static
 from hetir.hetbin import tables
 from hetir.hetbin.model import Parameter, axes_of
 from hetir.ir.binary import encode as encode_module
 from hetir.ir.core import Module
 from hetir.ir.text import parse_kernel
+from hetir.ir.types import F32, ArrayType
 from hetir.passes.layout import layout_of
 from hetir.runtime.drivers import cpu as cpu_driver
 from hetir.source import Loc
@@ -367,7 +369,7 @@ def test_wrong_arguments(saxpy_file):
     _, x, y = arguments()
     for values in (
         *((3.0, x), (3.0, x, y, y), (3.0, x.astype(np.float64), y), (3.0, x.reshape(2, 100), y)),
-        *((x, x, y), ("3", x, y), (3.0, x, None), (3.0, x.tolist(), y), (np.float64(3), x, y)),
+        *((x, x, y), ("3", x, y), (3.0, x, None), (3.0, x.tolist(), y), (np.complex64(3), x, y)),
     ):
         with pytest.raises(HetirError, match="saxpy"):
             kernel[4, 64](*values)
@@ -386,6 +388,14 @@ def test_wrong_arguments(saxpy_file):
     with pytest.raises(hetbin.NoSpecialisationError, match="was not built for"):
         alone[4, 64](3.0, np.repeat(x, 2)[::2], y)
     assert (y == 1).all()
+
+
+def test_numbers_of_numpy_are_converted_where_none_was_built_for_them(saxpy_file):
+    kernel = hetir.load(saxpy_file)["saxpy"]
+    for number in (np.float64(3), np.float32(3), np.int8(3), 3):
+        values = (number, *arguments()[1:])
+        kernel[4, 64](*values)
+        assert right(values)
 
 
 def test_empty_grids_and_arrays(saxpy_file):
@@ -436,3 +446,45 @@ def test_tables_match_their_rows():
     for table in tables.TABLES:
         assert len(table.form.unpack(bytes(table.form.size))) == len(table.row._fields)
         assert table.form.size % 4 == 0
+
+
+@hetir.kernel
+def scaled(factor: hl.static, x: hl.Array[hl.f32, 1]):
+    x[hl.global_id(0)] *= factor
+
+
+@hetir.kernel
+def marked(mark: hl.static, x: hl.Array[hl.f32, 1]):
+    x[0] = 1.0
+
+
+def test_constants_are_part_of_what_a_launch_must_match():
+    entries = [e for c in (3, 0.5) for e in built(scaled, signature=f"{c}, f32[::1]")]
+    kernel = hetbin.Hetbin("here", hetbin.decode(hetbin.encode(entries)))["scaled"]
+    x = np.array([1, 2], np.float32)
+    kernel[1, 2](3, x)
+    kernel[1, 2](0.5, x)
+    assert (x == [1.5, 3]).all()
+    for other in (4, 3.0, True, "3"):
+        with pytest.raises(hetbin.NoSpecialisationError, match="static 3"):
+            kernel[1, 2](other, x)
+    with pytest.raises(hetbin.HetbinError, match="cannot hold the constant"):
+        hetbin.specialise(marked, (Static(object()), ArrayType(F32, 1)), (), (None,), HERE)
+
+
+@pytest.mark.parametrize(
+    "name", ["saxpy", "softmax", "histogram", "nbody", "rotary", "monte_carlo"]
+)
+def test_kernels_of_the_library(name):
+    """Built for the arguments of their cases, read back and run, they give NumPy's values."""
+    module = library.load(library.folder() / f"{name}.py")
+    case = module.case(np.random.default_rng(5), library.SMALL[name])
+    for step in case.steps:
+        values = step.kernel.operands(step.arguments)
+        size = (*step.workgroup, 1, 1)[:3]
+        made = hetbin.specialise(
+            step.kernel, step.kernel.specialise(values), ("cpu:x86-64",), (size,), HERE
+        )
+        (kernel,) = hetbin.Hetbin(name, hetbin.decode(hetbin.encode(made))).values()
+        kernel[step.grid, step.workgroup](*step.arguments)
+    assert case.error() <= case.tolerance
