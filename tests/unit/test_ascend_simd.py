@@ -21,6 +21,7 @@ from hetir.passes.simplify import simplify
 from hetir.target import instances
 from tests.unit.ascend_support import copied, evaluated, run, same_bits
 from tests.unit.test_cpu_ops import GROUPS, check
+from tools import ascend_table
 
 TARGETS = ("ascend:910b", "ascend:310p")
 ORDERS = shim.ORDERS
@@ -367,3 +368,16 @@ def test_the_command_line_prints_the_source(tmp_path: Any) -> None:
     assert "// test_ascend_simd.py:" in text
     assert all(len(line) <= 100 for line in text.splitlines())
     del tmp_path
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_saxpy_reads_so(target: str, golden: Any) -> None:
+    saxpy = library.load(library.folder() / "saxpy.py").saxpy
+    made = hetir.compile(saxpy, "f32, f32[::1], f32[::1]", target=target, workgroup=256)
+    golden.check(f"ascend/saxpy.{target.partition(':')[2]}.cpp", made.text)
+
+
+@pytest.mark.slow
+def test_the_page_s_tables_are_current() -> None:
+    text = ascend_table.PAGE.read_text(encoding="utf-8")
+    assert ascend_table.page(text) == text

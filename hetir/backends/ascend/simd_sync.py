@@ -37,7 +37,7 @@ from hetir.backends.ascend.simd_program import (
 
 ALL = "ALL"
 EVENTS = 8
-_THOROUGH = 20_000  # steps times syncs: up to here each sync is tried, beyond only the likely ones
+_THOROUGH = 6_000  # steps times syncs: up to here each sync is tried, beyond only the likely ones
 _READ, _WRITE = 0, 1
 _EVERY = (1 << len(PIPES)) - 1
 _S = PIPES.index("S")
