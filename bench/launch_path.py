@@ -193,7 +193,7 @@ def _all() -> list[dict[str, Any]]:
         command = [python, __file__, "--json", peer]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode == 0:
-            rows += json.loads(done.stdout)
+            rows += json.loads(done.stdout.strip().split("\n")[-1])  # peers greet before it
         else:
             rows.append({"peer": peer, "failed": done.stderr.strip().split("\n")[-1][:100]})
     return rows
