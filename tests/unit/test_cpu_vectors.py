@@ -436,3 +436,103 @@ def test_bounds_at_every_lane(name, lanes):
         compare = getattr(operator, name)
         assert y[0].tolist() == [int(compare(int(k), n)) for k in i], n
         assert y[1].tolist() == [int(compare(n, int(k))) for k in i], n
+
+
+SPAN_AND_FLAG = """kernel k(
+  %y: array<i32[?, ?], global> from 0, %n: i64 from 1, %s: i32 from 2
+) {
+  %i: i64 = local_id axis=0
+  %0: i64 = const 0
+  %1: i64 = const 1
+  %mark: i32 = const 1
+  %none: i32 = const 0
+  %flag: bool = cast %s
+  %in: bool = lt %i, %n
+  %both: bool = and %flag, %in
+  %r: i32 = if %both {
+    store %y, %0, %i, %mark
+    yield %mark
+  } else {
+    yield %none
+  }
+  store %y, %1, %i, %r
+  return
+}
+"""
+
+
+@pytest.mark.parametrize("lanes", [0, 4, None])
+def test_a_bound_and_a_flag(lanes):
+    for n, flag in ((0, 1), (3, 1), (8, 1), (8, 0), (99, 0)):
+        y = np.zeros((2, 8), np.int32)
+        run_text(SPAN_AND_FLAG, [y, np.int64(n), np.int32(flag)], (8, 1, 1), lanes)
+        want = [int(bool(flag) and i < n) for i in range(8)]
+        assert y.tolist() == [want, want], (n, flag)
+
+
+SEARCH = """kernel k(
+  %x: array<i32[?, ?], global> from 0, %y: array<i32[?], global> from 1, %n: i64 from 2
+) {
+  %i: i64 = local_id axis=0
+  %0: i64 = const 0
+  %1: i64 = const 1
+  %none: i32 = const 0
+  %two: i32 = const 2
+  %start: i32 = const 100
+  %found: i32 = for %0, %n, %1, %start (%k: i64, %sum: i32) {
+    %v: i32 = load %x, %k, %i
+    %hit: bool = eq %v, %none
+    if %hit {
+      break %two
+    } else {
+      yield
+    }
+    %twice: i32 = mul %v, %two
+    %more: i32 = add %sum, %twice
+    yield %more
+  }
+  store %y, %i, %found
+  return
+}
+"""
+
+
+@pytest.mark.parametrize("lanes", [0, 4, None])
+def test_a_search_that_some_lanes_end_early(lanes):
+    x = np.random.default_rng(2).integers(0, 5, (7, 16)).astype(np.int32)
+    y = np.zeros(16, np.int32)
+    run_text(SEARCH, [x, y, np.int64(7)], (16, 1, 1), lanes)
+    assert y.tolist() == np.where((x == 0).any(0), 2, 100 + 2 * x.sum(0)).tolist()
+
+
+COUNT_UNDER_A_MASK = """kernel k(
+  %x: array<i32[?], global> from 0, %y: array<i32[?], global> from 1, %n: i64 from 2
+) {
+  %i: i64 = local_id axis=0
+  %size: i64 = group_size axis=0
+  %none: i32 = const 0
+  %one: i32 = const 1
+  %v: i32 = load %x, %i
+  %on: bool = gt %v, %none
+  if %on {
+    %c: i32 = for %i, %n, %size, %none (%k: i64, %count: i32) {
+      %more: i32 = add %count, %one
+      yield %more
+    }
+    store %y, %i, %c
+    yield
+  } else {
+    yield
+  }
+  return
+}
+"""
+
+
+@pytest.mark.parametrize("lanes", [0, 4, None])
+def test_strided_ranges_under_a_mask(lanes):
+    x = np.random.default_rng(5).integers(-1, 2, 16).astype(np.int32)
+    for n in (0, 5, 16, 37):
+        y = np.full(16, -1, np.int32)
+        run_text(COUNT_UNDER_A_MASK, [x, y, np.int64(n)], (16, 1, 1), lanes)
+        assert y.tolist() == [len(range(i, n, 16)) if x[i] > 0 else -1 for i in range(16)], n
