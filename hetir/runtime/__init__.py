@@ -8,6 +8,9 @@ For the layers above (`compiler`, `kernel`, `cli`), the calls in the order of a 
     launch = program.launch(values, grid=grid, workgroup=workgroup, queue=None, after=())
     launch.wait(timeout=None); launch.done; launch.arguments["y"]
 
+`Packer(layout, device, names).pack(values, grid, workgroup)` gives the block of a launch, for
+`block=`, and its facts, which say what code may assume of it.
+
 `values` holds one entry a parameter, in order: a NumPy array, an `Array`, a number, or a
 NamedTuple of these; `Slot.source` leads into it. `grid` and `workgroup` are an int or a tuple
 of one to three. Arrays are checked against their slots (element type, rank, alignment,
@@ -30,6 +33,8 @@ NumPy scalars), grid and workgroup three ints each, `records` a writable uint8 a
 
     devices(), device(name), absent()               # what is here, and why the rest is not
     array(x, device=), empty(shape, dtype, device=), zeros(...)       # Array: numpy(), to(), DLPack
+    from_dlpack(x)                                                    # an Array over its memory
+    with Graph() as graph: ...; plan = graph.instantiate(); plan.update(0, a=1.0); plan.replay()
     cache(): Cache.load(key), Cache.store(key, data), Cache.make(key, make) -> bytes
     encode(artifact) -> bytes, decode(data) -> Artifact               # what the cache holds
 """
