@@ -20,6 +20,7 @@ from hetir.backends.ascend.simd_reps import (
     times,
 )
 from hetir.backends.ascend.simd_scalar import c_type, index_expression
+from hetir.backends.ascend.simd_vector_rules import CONVERSIONS, RULES
 from hetir.ir import ops
 from hetir.ir.core import Operation, Region, Value
 from hetir.ir.types import BOOL, I64, ArrayType, RefType, Scalar
@@ -32,6 +33,9 @@ _LAUNCH_BYTES = 48  # three counts of workgroups, then three of work-items
 
 class Emitter(Loops):
     """Emits a lowered kernel's body; the arguments are loaded at the start."""
+
+    rules = RULES
+    conversions = CONVERSIONS
 
     def run(self) -> None:
         """Emit everything inside the loop over workgroups."""

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
-from hetir.backends.ascend.simd_memory import Memory
+from hetir.backends.ascend.simd_moves import Moves, declared
 from hetir.backends.ascend.simd_program import (
     Access,
     Block,
     Branch,
     Buffer,
-    Declare,
-    Instr,
     Loop,
-    Node,
-    blocks_of,
 )
 from hetir.backends.ascend.simd_reps import (
     FULL,
@@ -26,32 +20,22 @@ from hetir.backends.ascend.simd_reps import (
     Box,
     Mask,
     Num,
-    Pointer,
     Rep,
-    Tensor,
     Uniform,
-    grouped,
-    plus,
 )
-from hetir.backends.ascend.simd_scalar import c_type
 from hetir.backends.ascend.simd_state import users_of
 from hetir.ir import ops
 from hetir.ir.core import Operation, Region, Value
-from hetir.ir.types import BOOL, I64, U64, RefType, Type
+from hetir.ir.types import U64
 from hetir.passes.lower_exits import trip_count
 from hetir.passes.regions import end, make_const, make_if, simple
 
 
-class Loops(Memory, ABC):
+class Loops(Moves, ABC):
     """The structured ops of a kernel."""
 
-    varying_values: set[Value]
     positive: frozenset[Value]
     parameters: dict[Value, str]
-    kept: set[Buffer]
-    """Buffers that are carried, or read in more than one place of the program."""
-
-    # ---- helpers -------------------------------------------------------------------------
 
     @abstractmethod
     def op(self, op: Operation) -> None:
@@ -64,216 +48,6 @@ class Loops(Memory, ABC):
     @abstractmethod
     def block_of(self, region: Region) -> None:
         """Emit a region without its terminator."""
-
-    def varies(self, value: Value) -> bool:
-        """Whether a value needs lanes."""
-        return self.known.varying(value) or value in self.varying_values
-
-    def text_of(self, value: Value) -> Num:
-        """The text of a uniform value."""
-        rep = self.reps[value]
-        assert isinstance(rep, Uniform | Pointer)
-        return rep.text
-
-    def grouped_text(self, value: Value) -> str:
-        """The text of a uniform value beside an operator."""
-        return grouped(str(self.text_of(value)))
-
-    @contextmanager
-    def under(self, mask: Mask) -> Generator[None]:
-        """Emit with other lanes on."""
-        outer, self.mask = self.mask, mask
-        yield
-        self.mask = outer
-
-    @contextmanager
-    def in_group(self) -> Generator[None]:
-        """Emit at the start of a workgroup's turn."""
-        stack, self.stack = self.stack, [self.group_block]
-        note, self.note = self.note, ""
-        yield
-        self.stack, self.note = stack, note
-
-    group_block: Block
-
-    # ---- masks ---------------------------------------------------------------------------
-
-    def intersect(self, a: Box, b: Box) -> Box:
-        """The lanes in both ranges."""
-        bounds: list[tuple[Num, Num] | None] = []
-        for axis, (one, two) in enumerate(zip(a.bounds, b.bounds, strict=True)):
-            if one is None or two is None or one == two:
-                bounds.append(one or two)
-                continue
-            low, extent = self._most(one[0], two[0], "Greater"), self.shape.extents[axis]
-            ends = [e for e in (one[1], two[1]) if e != extent]  # none lies beyond it
-            high = self._most(ends[0], ends[-1], "Lesser") if ends else extent
-            bounds.append((low, high))
-        return Box((bounds[0], bounds[1], bounds[2]))
-
-    def _most(self, a: Num, b: Num, name: str) -> Num:
-        if a == b:
-            return a
-        if isinstance(a, int) and isinstance(b, int):
-            return max(a, b) if name == "Greater" else min(a, b)
-        if name == "Greater" and 0 in (a, b):
-            return b if a == 0 else a
-        return self.scalar("int32_t", "lanes_end", f"{name}<int32_t>({a}, {b})")
-
-    def outside(self, box: Box) -> Box | None:
-        """The lanes outside a range that touches an end of its only axis."""
-        axis = box.single
-        if axis is None:
-            return None
-        low, high = box.bounds[axis] or (0, 0)
-        extent = self.shape.extents[axis]
-        if low == 0:
-            bound = (high, extent)
-        elif high == extent:
-            bound = (0, low)
-        else:
-            return None
-        x, y, z = (bound if a == axis else None for a in range(3))
-        return Box((x, y, z))
-
-    def lanes_end(self, name: str, first: Num, stop: Num, axis: int, factor: int) -> Num:
-        """How many lanes of an axis lie below a number, or not above it."""
-        extent = self.shape.extents[axis]
-        if isinstance(first, int) and isinstance(stop, int):
-            room = stop - first - (name == "LanesBelow")
-            return min(max(room // factor + 1, 0), extent)
-        steps = f", {factor}" if factor != 1 else ""
-        text = f"{name}({first}, {stop}, {extent}{steps})"
-        return self.scalar("int32_t", "lanes_end", text)
-
-    def both(self, mask: Mask, cond: Rep) -> Mask:
-        """The lanes of a mask where a condition holds."""
-        if isinstance(mask, Box) and isinstance(cond, Box):
-            return self.intersect(mask, cond)
-        if mask == FULL:
-            assert isinstance(cond, Bits)
-            return cond
-        return self.bits_op("And", self.rep_bits(mask), self.rep_bits(cond))
-
-    def without(self, mask: Mask, cond: Rep) -> Mask:
-        """The lanes of a mask where a condition does not hold."""
-        if isinstance(cond, Box):
-            rest = self.outside(cond)
-            if rest is not None:
-                return self.both(mask, rest)
-        off = self.bits_op("Not", self.rep_bits(cond))
-        return self.both(mask, off)
-
-    def any_of(self, mask: Mask) -> str:
-        """C++ text that is true where a lane is on."""
-        if isinstance(mask, Box):
-            tests = [f"{low} < {high}" for low, high in filter(None, mask.bounds)]
-            return " && ".join(tests) if tests else "true"
-        text = f"AnyLane({mask.buffer.name}, {self.shape.items})"
-        return self.scalar("bool", "some", text, [Access(mask.buffer)])
-
-    def agreed(self, op: Operation) -> Rep:
-        """A value that the kernel promises to be the same for all work-items."""
-        value = op.operands[0]
-        if self.pending(value):
-            self.flush()
-        rep = self.reps[value]
-        if isinstance(rep, Uniform):
-            return rep
-        lane = self.first_lane()
-        text, reads = self.rep_text(rep, value.type)
-        coords = dict(
-            zip(("item_x", "item_y", "item_z"), _split(self.shape.extents, lane), strict=True)
-        )
-        text = re.sub(r"\blane\b", lane, text)
-        for name, shown in coords.items():
-            text = re.sub(rf"\b{name}\b", shown, text)
-        return Uniform(self.scalar(c_type(value.type), op.result.name or "agreed", text, reads))
-
-    def first_lane(self) -> str:
-        """The first lane that is on."""
-        if isinstance(self.mask, Bits):
-            text = f"FirstLane({self.mask.buffer.name}, {self.shape.items})"
-            return self.scalar("int32_t", "first", text, [Access(self.mask.buffer)])
-        x, y, z = (b[0] if b else 0 for b in self.mask.bounds)
-        gx, gy, _ = self.shape.extents
-        return (
-            str(plus(x, f"{gx} * ({plus(y, f'{gy} * {grouped(str(z))}')})")) if y or z else str(x)
-        )
-
-    # ---- moving values -------------------------------------------------------------------
-
-    def move(
-        self, targets: Sequence[Target], values: Sequence[Value], mask: Mask, user: Operation
-    ) -> None:
-        """Assign several values at once: none is overwritten before it is read."""
-        pairs = [(t, v) for t, v in zip(targets, values, strict=True) if t is not None]
-        held = {t for t, _ in pairs if isinstance(t, Buffer)}
-        names = {t for t, _ in pairs if isinstance(t, str)}
-        for target, value in pairs:
-            rep = self.reps.get(value)
-            if isinstance(rep, Tensor | Bits) and rep.buffer in held and rep.buffer is not target:
-                self.reps[value] = self._saved(value, rep)
-            elif isinstance(rep, Uniform) and rep.text != target and _mentions(rep.text, names):
-                self.reps[value] = Uniform(self.scalar(c_type(value.type), "next", rep.text))
-        exported: list[tuple[Buffer, Value]] = []
-        for target, value in pairs:
-            if isinstance(target, Buffer) and self.pending(value):
-                self.assign(target, value, mask, user)
-                exported.append((target, value))
-        self.flush()
-        for target, value in pairs:
-            if isinstance(target, str):
-                text = str(self.text_of(value))
-                if text != target:
-                    self.instr("S", f"{target} = {text};")
-            elif (target, value) not in exported:
-                ends = user.spec.terminator and mask == FULL
-                if not (ends and self._renamed(target, value)):
-                    self.assign(target, value, mask)
-
-    def _renamed(self, target: Buffer, value: Value) -> bool:
-        """Let the instruction that made a value in this block write it to its place at once.
-
-        Everything else that uses the value has been emitted, for it ends the block.
-        """
-        rep, nodes = self.reps.get(value), self.block.nodes
-        if not isinstance(rep, Tensor) or rep.start != 0 or rep.buffer in (target, *self.kept):
-            return False
-        made = rep.buffer
-        if (made.kind, made.count) != (target.kind, target.count):
-            return False
-        at = next((i for i, n in enumerate(nodes) if _touches(n, made)), len(nodes))
-        if not nodes[at:] or not _makes(nodes[at], made, target):
-            return False
-        if any(_touches(n, target) or _writes(n, made) for n in nodes[at + 1 :]):
-            return False
-        for node in nodes[at:]:
-            _rename(node, made, target)
-        self.reps[value] = Tensor(target, target.kind)
-        return True
-
-    def _saved(self, value: Value, rep: Tensor | Bits) -> Rep:
-        if isinstance(rep, Bits):
-            return self.bits_op("Or", rep, rep)
-        made = Tensor(self.buffer("next", rep.kind), rep.kind)
-        self.copy_lanes(made, rep, None)
-        return made
-
-    def home(self, value: Value, hint: str) -> Buffer | str:
-        """A place for a value that changes: a buffer of lanes or a C++ variable."""
-        if self.varies(value):
-            return self.buffer_for(value.type, hint)
-        return self.fresh(hint)
-
-    def settle(self, value: Value, home: Buffer | str) -> None:
-        """From here on a value is what its place holds."""
-        if isinstance(home, Buffer):
-            self.reps[value] = self.held(home, value.type)
-        elif isinstance(value.type, RefType):
-            self.reps[value] = Pointer(home, self.anywhere)
-        else:
-            self.reps[value] = Uniform(home)
 
     # ---- if ------------------------------------------------------------------------------
 
@@ -603,200 +377,3 @@ class Loops(Memory, ABC):
         leaving = self.bits_op("And", live, done)
         self.move(results, stop.operands, leaving, stop)
         self.bits_op("And", live, self.bits_op("Not", done), into=live)
-
-    # ---- subgroups -----------------------------------------------------------------------
-
-    def shuffle(self, op: Operation) -> None:
-        """Another lane's value, or 0 from one that is not there or takes no part."""
-        self.flush()
-        self.at(op)
-        found = self._shuffled_vector(op)
-        if found is None:
-            found = self._shuffled_lanes(op)
-        self.reps[op.result] = found
-
-    def _shuffled_lanes(self, op: Operation) -> Rep:
-        value, index, where = op.operands
-        width, mode = self.kernel.options.width, str(op.attrs["mode"])
-        source = self.held_lanes(value)
-        to = self.buffer_for(op.result.type, op.result.name or "shuffled")
-        at, reads = self.rep_text(self.reps[index], I64)
-        own = f"lane % {width}"
-        column = {
-            "index": at,
-            "xor": f"({own} ^ {at})",
-            "up": f"({own} - {at})",
-            "down": f"({own} + {at})",
-        }[mode]
-        text, more = self.rep_text(source, value.type)
-        part, parts = self.rep_text(self.reps[where], BOOL)
-        text, part = (re.sub(r"\blane\b", "from", t) for t in (text, part))
-        zero = "false" if value.type == BOOL else f"static_cast<{c_type(value.type)}>(0)"
-        there = f"column >= 0 && column < {width} && from < {self.shape.items}"
-        taken = there if part == "true" else f"{there} && {part}"
-        body = [
-            f"const int64_t column = {column};",
-            f"const int32_t from = lane / {width} * {width} + static_cast<int32_t>(column);",
-        ]
-        chosen = f"{taken} ? {text} : {zero}"
-        put = f"SetBit({to.name}, lane, {chosen});"
-        if value.type != BOOL:
-            put = f"{to.name}.SetValue(lane, {chosen});"
-        lines, _ = self.lane_loop(FULL, [*body, put])
-        if value.type == BOOL:
-            lines = [f"ClearMask({to.name}, kLanes);", *lines]
-        self.scalar_ops += 1
-        held = self.held(to, op.result.type)
-        own_bits = [Access(to)] if value.type == BOOL else []
-        self.instr("S", lines, (*reads, *more, *parts, *own_bits), [Access(to)], op="lanes")
-        return held
-
-    def held_lanes(self, value: Value) -> Rep:
-        """A value as something of which any lane can be read."""
-        rep = self.reps[value]
-        if isinstance(rep, Affine | Box):
-            return self.rep_bits(rep) if isinstance(rep, Box) else self.tensor(value)
-        return rep
-
-    def _shuffled_vector(self, op: Operation) -> Rep | None:
-        """By Gather, where the lane's distance is one number and all lanes take part."""
-        value, index, where = op.operands
-        known, part = self.reps[index], self.reps[where]
-        numeric = isinstance(known, Uniform) and known.text.isdigit()
-        everyone = isinstance(part, Uniform) and part.text == "true"
-        if not numeric or not everyone or value.type == BOOL:
-            return None
-        assert isinstance(known, Uniform)
-        rep = self.reps[value]
-        if isinstance(rep, Affine) or (isinstance(rep, Tensor) and rep.buffer.size not in (2, 4)):
-            return None
-        source = self.tensor(value)
-        if source.buffer.size not in (2, 4):
-            return None
-        table, there = self.lane_table(str(op.attrs["mode"]), int(known.text), source.buffer.size)
-        made = Tensor(self.buffer(op.result.name or "shuffled", source.kind), source.kind)
-        line = f"Gather({made.text()}, {source.text()}, {table.text()}, 0, kLanes);"
-        self.instr(
-            "V", line, [self.access(source), self.access(table)], [self.access(made)], op="Gather"
-        )
-        if there is None:
-            return made
-        zero = self.duplicate("0", source.kind, "zero")
-        chosen = Tensor(self.buffer("there", source.kind), source.kind)
-        self.blend(chosen, there, made, zero)
-        return chosen
-
-    def lane_table(self, mode: str, distance: int, size: int) -> tuple[Tensor, Bits | None]:
-        """Where each lane reads, in bytes, and which lanes read one that is there."""
-        width, items = self.kernel.options.width, self.shape.items
-        sources = [_source(mode, lane, distance, width, items) for lane in range(items)]
-        key = ("shuffle", mode, distance, size)
-        if key not in self.tables:
-            own = f"lane % {width}"
-            moved = {
-                "index": str(distance),
-                "xor": f"({own} ^ {distance})",
-                "up": f"({own} - {distance})",
-                "down": f"({own} + {distance})",
-            }[mode]
-            with self.at_start():
-                made = self.temp("uint32_t", "from_lanes")
-                text = f"static_cast<uint32_t>({size} * (lane / {width} * {width} + {moved}))"
-                there = f"column >= 0 && column < {width} && from < {items}"
-                if None in sources:
-                    body = [
-                        f"const int32_t column = {moved};",
-                        f"const int32_t from = lane / {width} * {width} + column;",
-                        f"const bool inside = {there};",
-                        f"{made.text()}.SetValue(lane, inside ? {size} * from : 0);",
-                    ]
-                    bits = Bits(self.bits_buffer("there"))
-                    body.append(f"SetBit({bits.buffer.name}, lane, inside);")
-                    self._fill(made, bits, body)
-                    self.there[key] = bits
-                else:
-                    self.fill_table(made, text, "0")
-                self.tables[key] = made
-        return self.tables[key], self.there.get(key)
-
-    there: dict[object, Bits]
-
-    def _fill(self, made: Tensor, bits: Bits, body: list[str]) -> None:
-        lines, _ = self.lane_loop(FULL, body)
-        if self.shape.items < self.shape.lanes:
-            head = f"for (int32_t lane = {self.shape.items}; lane < kLanes; ++lane) {{"
-            lines += [head, f"    {made.text()}.SetValue(lane, 0);", "}"]
-        lines = [f"ClearMask({bits.buffer.name}, kLanes);", *lines]
-        self.instr("S", lines, [Access(bits.buffer)], [self.access(made), Access(bits.buffer)])
-
-
-Target = Buffer | str | None
-
-# instructions whose result may lie where an operand lies
-_IN_PLACE = frozenset(
-    ("Add", "Sub", "Mul", "Adds", "Muls", "Max", "Min", "Maxs", "Mins", "And", "Or", "Not", "Abs")
-)
-
-
-def _accesses(node: Node) -> Iterator[tuple[Access, bool]]:
-    """What a node and the nodes inside touch, and whether they write it."""
-    if isinstance(node, Instr):
-        yield from ((a, False) for a in node.reads)
-        yield from ((a, True) for a in node.writes)
-    for block in blocks_of(node):
-        for inner in block.nodes:
-            yield from _accesses(inner)
-
-
-def _touches(node: Node, buffer: Buffer) -> bool:
-    declared = isinstance(node, Declare) and node.buffer is buffer
-    return declared or any(a.place is buffer for a, _ in _accesses(node))
-
-
-def _writes(node: Node, buffer: Buffer) -> bool:
-    return any(a.place is buffer and writes for a, writes in _accesses(node))
-
-
-def _makes(node: Node, made: Buffer, target: Buffer) -> bool:
-    """Whether an instruction writes a buffer alone, and could write another that it may read."""
-    if not isinstance(node, Instr) or [w.place for w in node.writes] != [made]:
-        return False
-    reads = {a.place for a in node.reads}
-    return made not in reads and (target not in reads or node.op in _IN_PLACE)
-
-
-def _rename(node: Node, old: Buffer, new: Buffer) -> None:
-    """Put one buffer in the place of another in a node and the nodes inside."""
-    if isinstance(node, Instr):
-        word = re.compile(rf"\b{old.name}\b")
-        node.lines = [word.sub(new.name, line) for line in node.lines]
-        node.reads, node.writes = (
-            tuple(Access(new, a.start, a.stop) if a.place is old else a for a in accesses)
-            for accesses in (node.reads, node.writes)
-        )
-    for block in blocks_of(node):
-        for inner in block.nodes:
-            _rename(inner, old, new)
-
-
-def _source(mode: str, lane: int, distance: int, width: int, items: int) -> int | None:
-    own = lane % width
-    moved = {"index": distance, "xor": own ^ distance, "up": own - distance}
-    column = moved.get(mode, own + distance)
-    source = lane - own + column
-    return source if 0 <= column < width and source < items else None
-
-
-def _split(extents: tuple[int, int, int], lane: str) -> tuple[str, str, str]:
-    """A lane's local ids."""
-    gx, gy, _ = extents
-    return f"({lane} % {gx})", f"({lane} / {gx} % {gy})", f"({lane} / {gx * gy})"
-
-
-def declared(kind: Type) -> str:
-    """The C++ type of a variable."""
-    return "GM_ADDR" if isinstance(kind, RefType) else c_type(kind)
-
-
-def _mentions(text: str, names: set[str]) -> bool:
-    return any(word in names for word in re.findall(r"\w+", text))
