@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from hetir.passes import certificate as certificates
     from hetir.passes import expand_arrays as expansion
     from hetir.passes import fences as fence_pass
-    from hetir.passes import harness, pressure
+    from hetir.passes import harness, pressure, sequential
     from hetir.passes import progress as waiting
     from hetir.passes import simplify as simplifier
     from hetir.runtime.drivers import ascend_shim
@@ -55,6 +55,7 @@ else:
     pressure, simplifier = lazy("hetir.passes.pressure"), lazy("hetir.passes.simplify")
     residency = lazy("hetir.residency")
     certificates, waiting = lazy("hetir.passes.certificate"), lazy("hetir.passes.progress")
+    sequential = lazy("hetir.passes.sequential")
     emitted, fence_pass = lazy("hetir.backends.emitted"), lazy("hetir.passes.fences")
     shim, shim_device = lazy("hetir.emulator.ascend"), lazy("hetir.emulator.ascend.device")
     ascend_shim = lazy("hetir.runtime.drivers.ascend_shim")
@@ -149,12 +150,14 @@ def compile(
     """
     arguments = signature if isinstance(signature, tuple) else _arguments(kernel, signature)
     items = None if workgroup is None else dims(workgroup)
-    traced = prepare(record(kernel, arguments).module)
+    module = record(kernel, arguments).module
+    traced = prepare(module)
     made = lower(traced, target, items, assumptions)
     # a launch does without the figures, which take LLVM a moment, and without the report
     made = cpu_stack.counted(made) if target.partition(":")[0] == "cpu" else made
+    added = sequential.ordered(inline(module))[1] if kernel.options.memory_model == "sc" else ()
     ordered, changes = fence_pass.placed(simplifier.simplify(traced))
-    return replace(made, fences=emitted.fences_of(made, ordered, changes))
+    return replace(made, fences=emitted.fences_of(made, ordered, (*added, *changes)))
 
 
 def _arguments(kernel: Source, signature: str | None) -> tuple[Argument, ...]:
@@ -222,10 +225,10 @@ def record(kernel: Source, arguments: tuple[Argument, ...]) -> Traced:
 
 
 def prepare(module: Module) -> Kernel:
-    """The kernel of a traced module without calls, its barriers checked."""
+    """The kernel of a traced module without calls, its barriers checked, its orders complete."""
     inlined = inline(module)
     check_barriers(inlined)
-    return inlined
+    return sequential.sequential(inlined) if inlined.options.memory_model == "sc" else inlined
 
 
 def uses(target: str) -> frozenset[str]:

@@ -11,7 +11,7 @@ from hetir.ir import ops
 from hetir.ir.core import Kernel, Operation, Value, walk
 from hetir.memory.lowering import OPENCL, OPENCL_FENCED, Kind, Row, lookup
 from hetir.memory.program import Order, Scope
-from hetir.passes.fences import Change
+from hetir.passes.fences import ADDED, Change
 from hetir.passes.fences_why import SITES, reasons
 
 _KINDS: Mapping[str, Kind] = {
@@ -52,7 +52,7 @@ def fences_of(
     for op, reason in reasons(kernel).items():
         lines = emitted[op]
         change = weakened.get((op.loc, op.spec))
-        note = f"; was {_was(change)}: {change.reason}" if change else ""
+        note = _note(change) if change else ""
         made = _fence(op, kind_of(op, used), reason + note + ("" if lines else _NOTHING))
         text = "; ".join(line.text for line in lines)
         found.append(replace(made, instruction=text, line=lines[0].number if lines else 0))
@@ -72,6 +72,12 @@ def instructions(artifact: Artifact, kernel: Kernel) -> dict[Operation, list[Lin
         for op in walk(kernel.body)
         if op.spec in SITES
     }
+
+
+def _note(change: Change) -> str:
+    if change.rule in ADDED:
+        return f'; added for memory_model="sc": {change.reason}'
+    return f"; was {_was(change)}: {change.reason}"
 
 
 def _gone(change: Change) -> str:

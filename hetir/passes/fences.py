@@ -37,8 +37,14 @@ RULES: Mapping[str, str] = {
         "checked to bounds: nothing goes wrong without it on 2 workgroups of 2 work-items, loops "
         "unrolled twice"
     ),
+    "cycle": "work-items could see this access pass an earlier one, which one memory forbids",
+    "sc release": "what is written before it must be seen by who reads it",
+    "sc acquire": "what its writer wrote before must be seen after it",
+    "sc acq_rel": "it hands on what was written before, and must see what others handed on",
 }
 """Why a step is right, by the rule's name."""
+ADDED = frozenset({"cycle", "sc release", "sc acquire", "sc acq_rel"})
+"""The rules by which `memory_model="sc"` adds orders and fences."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
