@@ -90,24 +90,34 @@ static void print_line(const container *file, const site_row *site, const record
     putchar('\n');
 }
 
+/* Every second operand of an index check, from `first` on: the index, or the array's shape. */
+static void list_axes(const record *r, uint32_t first, uint32_t count, char *to, size_t size)
+{
+    char number[32];
+    size_t used = 0;
+    to[0] = 0;
+    for (uint32_t i = first; i < count && used < size; i += 2) {
+        show(HETIR_I64, r->bytes + RECORD_BYTES + 8 * i, number, sizeof number);
+        used += (size_t)snprintf(to + used, size - used, "%s%s", i > first ? ", " : "", number);
+    }
+}
+
 static hetir_result fail_check(const hetir_kernel *kernel, const site_row *site, const record *r)
 {
     const container *file = &kernel->module->file;
     const char *text = container_string(file, site->format);
     const char *where = container_string(file, site->file);
-    char index[32] = "", extent[32] = "";
+    char index[128], shape[128];
     if (strcmp(container_string(file, site->kind), "assert") == 0)
         return hetir_fail(HETIR_CHECK_FAILED,
                           "assertion failed in `%s`: %s (%s:%u, work-item %lld of workgroup %lld)",
                           kernel->name, text, where, site->line, (long long)r->item, (long long)r->group);
-    if (site->types.count >= 2) {
-        show(HETIR_I64, r->bytes + RECORD_BYTES, index, sizeof index);
-        show(HETIR_I64, r->bytes + RECORD_BYTES + 8, extent, sizeof extent);
-    }
+    list_axes(r, 0, site->types.count, index, sizeof index);
+    list_axes(r, 1, site->types.count, shape, sizeof shape);
     return hetir_fail(HETIR_CHECK_FAILED,
-                      "index %s is out of bounds for `%s` of extent %s in `%s` (%s:%u, work-item %lld "
+                      "index (%s) is out of bounds for `%s` of shape (%s) in `%s` (%s:%u, work-item %lld "
                       "of workgroup %lld)",
-                      index, text, extent, kernel->name, where, site->line, (long long)r->item,
+                      index, text, shape, kernel->name, where, site->line, (long long)r->item,
                       (long long)r->group);
 }
 

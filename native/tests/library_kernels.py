@@ -51,6 +51,12 @@ def scaled(factor: hl.static, x: hl.Array[hl.f32, 1]):
     x[hl.global_id(0)] *= factor
 
 
+@hetir.kernel(debug=True)
+def shifted(x: hl.Array[hl.f32, 2]):
+    """Write past the last column, where that is checked."""
+    x[0, hl.global_id(0) + 1] = 5.0
+
+
 @hetir.kernel
 def told(x: hl.Array[hl.f32, 1]):
     """Print what is found and refuse what is negative."""

@@ -48,9 +48,9 @@ static void run_saxpy(int64_t items)
 
 static void test_listing(void)
 {
-    CHECK(hetir_module_kernel_count(module) == 5);
+    CHECK(hetir_module_kernel_count(module) == 6);
     CHECK(strcmp(hetir_kernel_name(hetir_module_kernel_at(module, 0)), "saxpy") == 0);
-    CHECK(hetir_module_kernel_at(module, 5) == NULL);
+    CHECK(hetir_module_kernel_at(module, 6) == NULL);
     CHECK(hetir_kernel_signature_count(named("saxpy")) == 2);
     CHECK(strcmp(hetir_kernel_signature(named("saxpy"), 0), "f32, f32[::1], f32[::1]") == 0);
     CHECK(strcmp(hetir_kernel_signature(named("saxpy"), 1), "f32, f32[:], f32[:]") == 0);
@@ -207,8 +207,16 @@ static void test_constants(void)
 static void test_output(void)
 {
     float x[3] = {0.1f, 2, -1.5f};
+    const int64_t shape[2] = {1, 3};
     hetir_argument arguments[] = {hetir_host(HETIR_F32, x, 3)};
     CHECK(hetir_launch_1d(named("told"), cpu, 1, 2, arguments, 1) == HETIR_OK);
+    CHECK(hetir_launch_1d(named("told"), cpu, 1, 3, arguments, 1) == HETIR_CHECK_FAILED);
+    arguments[0].ndim = 2;
+    arguments[0].shape = shape;
+    CHECK(hetir_launch_1d(named("shifted"), cpu, 1, 3, arguments, 1) == HETIR_CHECK_FAILED);
+    CHECK(says("index (0, 3) is out of bounds for `x` of shape (1, 3) in `shifted`") && x[2] == 5);
+    arguments[0] = hetir_host(HETIR_F32, x, 3);
+    x[2] = -1.5f;
     CHECK(hetir_launch_1d(named("told"), cpu, 1, 3, arguments, 1) == HETIR_CHECK_FAILED);
     CHECK(says("assertion failed in `told`: negative (library_kernels.py:") && says("work-item 2 of"));
 }

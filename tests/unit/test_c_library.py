@@ -69,7 +69,7 @@ def test_the_library_under_sanitizers(tmp_path):
     file = tmp_path / "library_kernels.hetbin"
     kernels = library.load(NATIVE / "tests" / "library_kernels.py")
     entries = []
-    for name in ("saxpy", "scalars", "transpose", "scaled", "told"):
+    for name in ("saxpy", "scalars", "transpose", "scaled", "shifted", "told"):
         sizes = ((64, 1, 1), None) if name == "saxpy" else (None,)
         constants = (3, 0.5) if name == "scaled" else ()
         for signature in [f"{value}, f32[::1]" for value in constants] or [None]:
