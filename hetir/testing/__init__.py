@@ -4,6 +4,7 @@ This package needs hypothesis; nothing else in hetir does.
 """
 
 from hetir.testing.cases import Case, Input, Runner
+from hetir.testing.check import arrays, check_kernel
 from hetir.testing.differential import (
     RUNNERS,
     checked,
@@ -25,6 +26,8 @@ __all__ = [
     "Runner",
     "Shape",
     "SourceCase",
+    "arrays",
+    "check_kernel",
     "checked",
     "differences",
     "evaluator",
