@@ -7,12 +7,13 @@
 
 enum { MOST_ITEMS = 4096 };
 
+#if defined(__x86_64__)
+
 /* The x86-64 level of this machine, 1 to 4; HETIR_CPU_LEVEL lowers it. */
 static int level(void)
 {
     const char *asked = getenv("HETIR_CPU_LEVEL");
     int found = 1;
-#if defined(__x86_64__)
     __builtin_cpu_init();
     if (__builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("popcnt"))
         found = 2;
@@ -23,7 +24,6 @@ static int level(void)
         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl"))
         found = 4;
-#endif
     if (asked && asked[0] >= '1' && asked[0] <= '4' && !asked[1] && asked[0] - '0' < found)
         found = asked[0] - '0';
     return found;
@@ -31,17 +31,23 @@ static int level(void)
 
 static int rank(const hetir_device *device, const char *target)
 {
-    (void)device;
-#if defined(__aarch64__)
-    return strcmp(target, "cpu:aarch64") == 0;
-#else
     static const char *const levels[] = {"cpu:x86-64", "cpu:x86-64-v2", "cpu:x86-64-v3", "cpu:x86-64-v4"};
+    (void)device;
     for (int i = 0; i < 4; i++)
         if (strcmp(target, levels[i]) == 0)
             return i < level() ? i + 1 : 0;
     return 0;
-#endif
 }
+
+#else
+
+static int rank(const hetir_device *device, const char *target)
+{
+    (void)device;
+    return strcmp(target, "cpu:aarch64") == 0;
+}
+
+#endif
 
 static hetir_result allocate(hetir_device *device, hetir_buffer *buffer)
 {
