@@ -253,6 +253,9 @@ def checks() -> Iterator[str]:
     vectors.test_a_bound_and_a_flag(4)
     vectors.test_a_search_that_some_lanes_end_early(4)
     vectors.test_strided_ranges_under_a_mask(4)
+    vectors.test_rows_of_groups_run_each_group_once(4)
+    vectors.test_rows_of_a_group_meet_at_a_barrier(4)
+    vectors.test_values_from_one_subgroup_program_to_the_next(8)
     for name in ("le", "gt"):
         vectors.test_bounds_at_every_lane(name, 4)
     vectors.test_strided_ranges_do_not_wrap_at_the_largest_index(4, 2**63 - 6)

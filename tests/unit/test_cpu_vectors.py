@@ -536,3 +536,82 @@ def test_strided_ranges_under_a_mask(lanes):
         y = np.full(16, -1, np.int32)
         run_text(COUNT_UNDER_A_MASK, [x, y, np.int64(n)], (16, 1, 1), lanes)
         assert y.tolist() == [len(range(i, n, 16)) if x[i] > 0 else -1 for i in range(16)], n
+
+
+GROUPS_IN_ROWS = """kernel k(%y: array<i64[?, ?, ?], global> from 0) {
+  %x: i64 = global_id axis=0
+  %r: i64 = global_id axis=1
+  %p: i64 = global_id axis=2
+  %g: i64 = group_id axis=0
+  %100: i64 = const 100
+  %a: i64 = mul %r, %100
+  %b: i64 = add %x, %a
+  %c: i64 = mul %p, %100
+  %d: i64 = mul %c, %100
+  %e: i64 = add %b, %d
+  %f: i64 = add %e, %g
+  %old: i64 = load %y, %p, %r, %x
+  %sum: i64 = add %old, %f
+  store %y, %p, %r, %x, %sum
+  return
+}
+"""
+
+
+@pytest.mark.parametrize("lanes", [0, 4, None])
+def test_rows_of_groups_run_each_group_once(lanes):
+    y = np.zeros((2, 22, 8 * 11), np.int64)
+    run_text(GROUPS_IN_ROWS, [y], (8, 2, 1), lanes, grid=(11, 11, 2))
+    p, r, x = np.indices(y.shape)
+    assert (y == x + 100 * r + 10000 * p + x // 8).all()
+
+
+ROWS_MEET = """kernel k(%t: array<i64[?], global> from 0, %y: array<i64[?], global> from 1) {
+  %x: i64 = local_id axis=0
+  %r: i64 = local_id axis=1
+  %8: i64 = const 8
+  %15: i64 = const 15
+  %row: i64 = mul %r, %8
+  %i: i64 = add %row, %x
+  store %t, %i, %i
+  barrier scope=workgroup
+  %j: i64 = sub %15, %i
+  %v: i64 = load %t, %j
+  store %y, %i, %v
+  return
+}
+"""
+
+
+@pytest.mark.parametrize("lanes", [0, 4, None])
+def test_rows_of_a_group_meet_at_a_barrier(lanes):
+    t, y = np.full(16, -1), np.full(16, -1)
+    run_text(ROWS_MEET, [t, y], (8, 2, 1), lanes)
+    assert y.tolist() == list(range(15, -1, -1))
+
+
+TWO_SUBGROUP_PROGRAMS = """kernel k(
+  %x: array<i64[?], global> from 0, %y: array<i64[?], global> from 1
+) subgroup_size=8 {
+  %i: i64 = local_id axis=0
+  %t: bool = const true
+  %v: i64 = load %x, %i
+  %a: i64 = subgroup_scan %v, %t inclusive=true kind=add
+  barrier scope=workgroup
+  %b: i64 = add %a, %v
+  %c: i64 = subgroup_reduce %b, %t kind=max
+  %d: i64 = sub %c, %a
+  store %y, %i, %d
+  return
+}
+"""
+
+
+@pytest.mark.parametrize("lanes", [0, 4, 8, None])
+def test_values_from_one_subgroup_program_to_the_next(lanes):
+    x = np.random.default_rng(9).integers(0, 100, 32)
+    y = np.zeros(32, np.int64)
+    run_text(TWO_SUBGROUP_PROGRAMS, [x, y], (32, 1, 1), lanes)
+    a = x.reshape(4, 8).cumsum(1)
+    want = (a + x.reshape(4, 8)).max(1, keepdims=True) - a
+    assert y.tolist() == want.ravel().tolist()
