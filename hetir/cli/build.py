@@ -11,6 +11,7 @@ import typer
 
 from hetir import hetbin
 from hetir.artifact import Artifact, Resources
+from hetir.backends.ascend import build as ascend_project
 from hetir.cli.common import UsageError, find_kernel, kernels_in, parse_dims, split_spec
 from hetir.compiler import Dims, dims
 from hetir.compiler import compile as compile_kernel
@@ -26,7 +27,7 @@ def register(app: typer.Typer) -> None:
 
 def build(
     kernel: Annotated[str, typer.Argument(metavar="FILE.py[:KERNEL]")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="The file to write.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The file or folder to write.")],
     target: Annotated[
         list[str] | None, typer.Option(help="A name of `hetir targets`; several for a .hetbin.")
     ] = None,
@@ -47,6 +48,8 @@ def build(
 ) -> None:
     """Write a .hetbin with code for several targets, or one target's object, module or text.
 
+    For an Ascend target a name without an ending is a folder: the kernel and its host launcher.
+
     The entries and the resources are printed.
     """
     if output.suffix == ".hetbin":
@@ -56,12 +59,20 @@ def build(
         return
     signatures, targets = _one(signature, "--signature"), _one(target, "--target")
     size = _one(workgroup, "--workgroup")
+    found = find_kernel(kernel)
     artifact = compile_kernel(
-        find_kernel(kernel),
+        found,
         signatures or None,
         target=targets or "cpu",
         workgroup=parse_dims(size, "--workgroup") if size else None,
     )
+    if artifact.target.startswith("ascend:") and not output.suffix:
+        made = ascend_project.write(artifact, output, found.parameters)
+        typer.echo(
+            f"{output}: {artifact.kernel} for {artifact.target}, entry `{artifact.entry}`, "
+            f"{', '.join(path.name for path in made)}, {shown_resources(artifact.resources)}"
+        )
+        return
     output.write_bytes(_content(artifact, output.suffix))
     typer.echo(
         f"{output}: {artifact.kernel} for {artifact.target}, entry `{artifact.entry}`, "
@@ -83,7 +94,12 @@ def _content(artifact: Artifact, suffix: str) -> bytes:
             "a .cubin needs NVIDIA's assembler, which is not here",
             hint="`pip install nvidia-cuda-nvcc`, set HETIR_PTXAS, or write a .ptx file",
         )
-    if artifact.binary is None or suffix == ".ptx":
+    if artifact.binary is None and suffix == ".o" and artifact.target.startswith("ascend:"):
+        raise UsageError(
+            "an object for an NPU needs Huawei's compiler, which is not here",
+            hint=f"put CANN's `bisheng` on PATH, set {ascend_project.VARIABLE}, or write a folder",
+        )
+    if artifact.binary is None or suffix in (".ptx", ".asc"):
         return artifact.text.encode()
     return artifact.binary
 

@@ -189,6 +189,21 @@ def test_build_writes_a_file(hetir_command, folder, target):
     assert start == (b"kern" if target == "hetir" else b"\x7fELF")
 
 
+def test_build_writes_a_project_for_ascend(hetir_command, folder, monkeypatch):
+    monkeypatch.setenv("PATH", "/usr/bin")
+    words = ("build", "mine.py:scale", "--target", "ascend:910b")
+    status, out, _ = hetir_command(*words, "-o", "npu")
+    assert status == 0
+    assert "kernel.asc, start.asc, kernel.h, launcher.cpp, CMakeLists.txt" in out
+    assert '#include "kernel_operator.h"' in (folder / "npu" / "kernel.asc").read_text()
+    assert "\"factor\", 'f', 4, -1" in (folder / "npu" / "kernel.h").read_text()
+    assert hetir_command(*words, "-o", "k.asc")[0] == 0
+    assert (folder / "k.asc").read_bytes() == (folder / "npu" / "kernel.asc").read_bytes()
+    status, _, err = hetir_command(*words, "-o", "k.o")
+    assert status == 1
+    assert "needs Huawei's compiler" in err
+
+
 def test_devices_as_json(hetir_command):
     status, out, _ = hetir_command("devices", "--json")
     listed = json.loads(out)

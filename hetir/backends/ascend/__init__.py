@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 
 from hetir.artifact import Artifact, Resources
-from hetir.backends.ascend import simt
-from hetir.backends.ascend.simd import Workgroup, build, entry_of
+from hetir.backends.ascend import build as host_side
+from hetir.backends.ascend import simd, simt
+from hetir.backends.ascend.simd import Workgroup, entry_of
 from hetir.backends.ascend.targets import SIMD, resolve
 from hetir.ir.core import Kernel
 from hetir.passes.layout import layout_of
@@ -14,7 +15,7 @@ from hetir.target import Assumptions
 
 __all__ = ["SIMD", "USES", "compile_kernel", "fingerprint"]
 
-VERSION = 4  # of the code that this backend writes, part of every key
+VERSION = 5  # of the code that this backend writes, part of every key
 
 USES = frozenset({"disjoint"})
 """The promises of a launch that change the code."""
@@ -22,7 +23,7 @@ USES = frozenset({"disjoint"})
 
 def fingerprint(target: str) -> str:
     """Part of the cache key."""
-    return f"{resolve(target).fingerprint} {VERSION}"
+    return " ".join((resolve(target).fingerprint, str(VERSION), host_side.identity())).strip()
 
 
 def compile_kernel(
@@ -32,7 +33,7 @@ def compile_kernel(
     workgroup: Workgroup | None = None,
     assumptions: Assumptions | None = None,
 ) -> Artifact:
-    """Compile a kernel without calls to an Ascend C source file.
+    """Compile a kernel without calls to an Ascend C source file, and that where bisheng is.
 
     `workgroup` fixes the work-items a workgroup. Without it a kernel whose work-items work
     together is compiled for the artifact's own choice, and any other kernel for all sizes.
@@ -40,14 +41,14 @@ def compile_kernel(
     if target == simt.NAME:
         return _simt(kernel, workgroup)
     promised = assumptions or Assumptions()
-    made = build(kernel, target, workgroup, promised.disjoint)
+    made = simd.build(kernel, target, workgroup, promised.disjoint)
     shaped = b"\0".join((fingerprint(target).encode(), made.text.encode()))
     return Artifact(
         kernel=kernel.name,
         target=target,
         entry=made.entry,
         text=made.text,
-        binary=None,
+        binary=host_side.compiled(made.text, target),
         layout=layout_of(kernel),
         resources=Resources(shared_bytes=made.buffer_bytes, source="hetir's plan"),
         workgroup=made.workgroup,
@@ -65,7 +66,7 @@ def _simt(kernel: Kernel, workgroup: Workgroup | None) -> Artifact:
         target=simt.NAME,
         entry=made.entry,
         text=made.text,
-        binary=None,
+        binary=host_side.compiled(made.text, simt.NAME),
         layout=layout_of(kernel),
         resources=Resources(shared_bytes=made.shared_bytes, source="hetir's plan"),
         workgroup=workgroup,
