@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 
@@ -176,6 +177,12 @@ class Emitter(Loops):
         if all(isinstance(r, Uniform | Pointer) for r in reps):
             self.reps[op.result] = self.uniform(op)
             return
+        cond = reps[0]
+        if op.name == "select" and isinstance(cond, Uniform) and cond.text in ("true", "false"):
+            chosen = self.reps.get(op.operands[1 if cond.text == "true" else 2])
+            if chosen is not None:
+                self.reps[op.result] = chosen
+                return
         special = _SPECIAL.get(op.name)
         if special is not None:
             found = special(self, op)
@@ -196,6 +203,9 @@ class Emitter(Loops):
             texts = [str(self.text_of(v)) for v in op.operands]
             text = f"{texts[0]} ? {texts[1]} : {texts[2]}"
             return Pointer(self.scalar("GM_ADDR", "chosen", text), self.anywhere)
+        known = self.known_bool(op)
+        if known is not None:
+            return known
         folded = self.numbers(op)
         if (
             folded is not None
@@ -214,6 +224,16 @@ class Emitter(Loops):
             return Uniform(text)
         self.at(op)
         return Uniform(self.scalar(c_type(kind), op.result.name or op.name, text))
+
+    def known_bool(self, op: Operation) -> Uniform | None:
+        """A comparison of two numbers."""
+        compare = _NUMERIC.get(op.name)
+        if compare is None or op.operands[0].type != I64:
+            return None
+        a, b = (_num(self.text_of(v)) for v in op.operands)
+        if not isinstance(a, int) or not isinstance(b, int):
+            return None
+        return Uniform("true" if compare(a, b) else "false")
 
     def numbers(self, op: Operation) -> Num | None:
         """i64 sums and products with what is a number folded."""
@@ -333,6 +353,14 @@ def _long(base: Num, users: Sequence[Operation]) -> bool:
 
 _MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 _FOLDED: Mapping[str, Callable[[Num, Num], Num]] = {"add": plus, "sub": minus, "mul": times}
+_NUMERIC: Mapping[str, Callable[[int, int], bool]] = {
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+    "eq": operator.eq,
+    "ne": operator.ne,
+}
 _SPECIAL: Mapping[str, Callable[[Emitter, Operation], Rep | None]] = {
     **dict.fromkeys(("add", "sub", "mul"), Emitter.line),
     "shl": Emitter.shifted_line,

@@ -29,6 +29,7 @@ from hetir.ir.core import Operation, Region, Value
 from hetir.ir.types import U64
 from hetir.passes.lower_exits import trip_count
 from hetir.passes.regions import end, make_const, make_if, simple
+from hetir.source import Loc
 
 
 class Loops(Moves, ABC):
@@ -277,7 +278,10 @@ class Loops(Moves, ABC):
         (body,) = op.regions
         start, stop, step, *initial = op.operands
         made: list[Operation] = []
-        count = trip_count(start, stop, step, made, op.loc)
+        if str(self.text_of(step) if isinstance(self.reps[step], Uniform) else "") == "1":
+            count = _distance(start, stop, made, op.loc)
+        else:
+            count = trip_count(start, stop, step, made, op.loc)
         left, index = Value(U64, "left"), body.args[0]
         one, zero = make_const(U64, 1, op.loc), make_const(U64, 0, op.loc)
         less = simple(ops.SUB, left, one.result, loc=op.loc)
@@ -377,3 +381,14 @@ class Loops(Moves, ABC):
         leaving = self.bits_op("And", live, done)
         self.move(results, stop.operands, leaving, stop)
         self.bits_op("And", live, self.bits_op("Not", done), into=live)
+
+
+def _distance(start: Value, stop: Value, out: list[Operation], loc: Loc | None) -> Value:
+    """How often a range of step 1 runs."""
+    below = simple(ops.LT, start, stop, loc=loc)
+    ends = [simple(ops.CAST, v, loc=loc, to=U64) for v in (stop, start)]
+    apart = simple(ops.SUB, *(e.result for e in ends), loc=loc)
+    none = make_const(U64, 0, loc)
+    count = simple(ops.SELECT, below.result, apart.result, none.result, loc=loc)
+    out += [below, *ends, apart, none, count]
+    return count.result
