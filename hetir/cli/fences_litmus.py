@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from itertools import zip_longest
 
 from hetir.artifact import Artifact
@@ -94,9 +95,27 @@ def _cells(thread: mp.Thread, say: Say) -> Iterator[str]:
             case mp.Jump(target=target, condition=condition):
                 yield _jump(target, condition)
             case mp.Assign(register=register, value=value):
-                yield _assign(register, value)
+                yield from _assigned(register, value)
+            case mp.Store(value=Binary() as value):
+                yield from _assigned("sum", value)
+                yield from say(replace(item, value=Reg("sum")))
             case _:
                 yield from say(item)
+
+
+def _assigned(register: str, value: Expr) -> Iterator[str]:
+    """A register set to a sum of sums, or to a number or register."""
+    if isinstance(value, Binary) and value.op == "+":
+        left, right = value.left, value.right
+        if isinstance(left, Binary):
+            yield from _assigned(register, left)
+            left = Reg(register)
+        if isinstance(right, Binary) and left != Reg(register):
+            yield from _assigned(register, right)
+            right = Reg(register)
+        yield f"add {register}, {_operand(left)}, {_operand(right)}"
+    else:
+        yield f"mov {register}, {_operand(value)}"
 
 
 def _jump(target: str, condition: Expr | None) -> str:
@@ -116,12 +135,6 @@ def _jump(target: str, condition: Expr | None) -> str:
         word = "beq" if (condition.op == "==") == wanted else "bne"
         return f"{word} {_operand(condition.left)}, {_operand(condition.right)}, {target}"
     return f"{'bne' if wanted else 'beq'} {_operand(condition)}, 0, {target}"
-
-
-def _assign(register: str, value: Expr) -> str:
-    if isinstance(value, Binary) and value.op == "+":
-        return f"add {register}, {_operand(value.left)}, {_operand(value.right)}"
-    return f"mov {register}, {_operand(value)}"
 
 
 def _operand(value: Expr) -> str:

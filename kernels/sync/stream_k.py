@@ -11,7 +11,7 @@ from hetir.library import Case, Step
 def fix_up(x: hl.Array[hl.i32, 2], partial: hl.Array[hl.i32, 1], ready: hl.Array[hl.i32, 1],
            out: hl.Array[hl.i32, 1]):  # fmt: skip
     group, item = hl.group_id(0), hl.local_id(0)
-    own = x[group, item] * 2
+    own = x[group, item] + 1
     if group == 1:
         partial[item] = own
         hl.barrier()
@@ -33,7 +33,7 @@ def case(rng, size=64):
         steps=(Step(fix_up, (x, partial, ready, out), (2,), (size,)),),
         reset=lambda: ready.fill(0),
         results={"out": out},
-        expected=lambda: {"out": 2 * x.sum(axis=0, dtype=np.int32)},
+        expected=lambda: {"out": x.sum(axis=0, dtype=np.int32) + 2},
         bytes=5 * out.nbytes,
         flops=3 * size,
     )

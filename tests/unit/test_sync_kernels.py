@@ -23,8 +23,8 @@ WAITING = {
 }
 """Scenarios of which a work-item waits for another one."""
 TARGETS = ("ptx:sm_90", "ptx:sm_75", "spirv:opencl", "spirv:vulkan", "cpu")
-SLOW = {"histogram", "look_back"}
-"""Scenarios whose certificates take more than a few seconds."""
+SLOW = {"histogram", "look_back", "once", "ring"}
+"""Scenarios whose certificates take more than a second."""
 # across the system there is none
 NO_SYSTEM = {("across_system", "spirv:vulkan")}
 
@@ -34,12 +34,21 @@ def test_the_list_is_the_folder() -> None:
     assert files == set(library.SYNC)
 
 
+FEW = {"coherent": 2, "dekker": 2, "locks": 4, "ring": 5, "seqlock": 4, "once": 4}
+"""Sizes of the cases that take longer than the others."""
+
+
+def case_of(name: str) -> library.Case:
+    sizes = {"size": FEW[name]} if name in FEW else {}
+    return library.scenario(name).case(np.random.default_rng(1), **sizes)
+
+
 # ---- runs ----------------------------------------------------------------------------------
 
 
 def test_every_scenario_runs_where_every_work_item_progresses() -> None:
     for name in library.SYNC:
-        case = library.scenario(name).case(np.random.default_rng(1))
+        case = case_of(name)
         case.reset()
         case.run("ptx-emulator")
         assert case.error() == 0, name
@@ -54,7 +63,7 @@ def devices() -> Iterator[str]:
 @pytest.mark.parametrize("name", library.SYNC)
 def test_other_devices_run_what_does_not_wait_and_refuse_the_rest(name: str) -> None:
     for device in devices():
-        case = library.scenario(name).case(np.random.default_rng(2))
+        case = case_of(name)
         case.reset()
         if name not in WAITING:
             case.run(device)
