@@ -40,12 +40,10 @@ def fences_of(
     """The sites of a kernel as it was compiled, then what `changes` took from it.
 
     Where the target's text does not say its lines, sites of one instruction are matched in
-    program order.
+    program order. Of texts that are not read here (Ascend C, hetIR) no instruction is named.
     """
-    family = artifact.target.partition(":")[0]
-    if family not in _READERS:
-        return ()
     emitted = instructions(artifact, kernel)
+    nothing = _NOTHING if artifact.target.partition(":")[0] in _READERS else ""
     used = {value for op in walk(kernel.body) for value in op.operands}
     weakened = {(c.op.loc, c.op.spec): c for c in changes if c.left}
     found: list[Fence] = []
@@ -53,7 +51,7 @@ def fences_of(
         lines = emitted[op]
         change = weakened.get((op.loc, op.spec))
         note = _note(change) if change else ""
-        made = _fence(op, kind_of(op, used), reason + note + ("" if lines else _NOTHING))
+        made = _fence(op, kind_of(op, used), reason + note + ("" if lines else nothing))
         text = "; ".join(line.text for line in lines)
         found.append(replace(made, instruction=text, line=lines[0].number if lines else 0))
     removed = (c for c in changes if not c.left or c.left.startswith("relaxed"))
@@ -64,6 +62,8 @@ def fences_of(
 def instructions(artifact: Artifact, kernel: Kernel) -> dict[Operation, list[Line]]:
     """The lines of the text for each fence, barrier and atomic access of the compiled kernel."""
     family = artifact.target.partition(":")[0]
+    if family not in _READERS:
+        return {op: [] for op in walk(kernel.body) if op.spec in SITES}
     lines = _READERS[family](artifact.text)
     match = _by_place if family == "spirv" else _by_text
     used = {value for op in walk(kernel.body) for value in op.operands}

@@ -82,7 +82,7 @@ def _print(
         return
     proofs = dict(_matched(made, found))
     for number, fence in enumerate(made.fences):
-        _print_fence(fence)
+        _print_fence(fence, made.target.partition(":")[0] in ("ptx", "spirv", "cpu"))
         proof = proofs.get(number)
         if proof is not None:
             for weaker in proof.weaker:
@@ -91,7 +91,7 @@ def _print(
     typer.echo(_verdict(found, failed))
 
 
-def _print_fence(fence: Fence) -> None:
+def _print_fence(fence: Fence, read: bool) -> None:
     place = fence.location
     words = f"{fence.kind} {fence.order} at {fence.scope} scope"
     if place is None:
@@ -100,7 +100,8 @@ def _print_fence(fence: Fence) -> None:
         typer.echo(f"{place.file}:{place.line}  {words}")
         typer.echo(f"  {place.line:4} | {place.source().rstrip()}")
     at = f"   (line {fence.line} of the code)" if fence.line else ""
-    typer.echo(f"  emitted  {fence.instruction or 'nothing'}{at}")
+    emitted = fence.instruction or ("nothing" if read else "see the code")
+    typer.echo(f"  emitted  {emitted}{at}")
     typer.echo(f"  why      {fence.reason}")
 
 

@@ -289,6 +289,20 @@ def test_an_artifact_names_its_instructions(target: str) -> None:
     assert places == [5, 7, 9, 4]
 
 
+def test_ascend_names_sites_and_reasons_but_no_instruction() -> None:
+    @hetir.kernel
+    def turned(x: hl.Array[hl.f32, 1]):
+        tile = hl.shared(64, hl.f32)
+        tile[hl.local_id(0)] = x[hl.global_id(0)]
+        hl.barrier()
+        x[hl.global_id(0)] = tile[63 - hl.local_id(0)]
+
+    (barrier,) = hetir.compile(turned, target="ascend:910b", workgroup=64).fences
+    assert (barrier.kind, barrier.instruction) == ("barrier", "")
+    assert "happen before" in barrier.reason
+    assert "needs no instruction" not in barrier.reason
+
+
 def test_the_evaluator_still_runs_what_was_written() -> None:
     module = record(message, message.annotated()).module
     names = [op.name for op in walk(prepare(module).body)]
