@@ -89,6 +89,18 @@ def kernel_of_library(name: str) -> str:
     return "same bits"
 
 
+def scenarios() -> str:
+    """The synchronising kernels, again and again: each result right, none of them stuck."""
+    turns = 1 if Asked.small else 20
+    for name in library.SYNC:
+        for seed in range(turns):
+            case = library.scenario(name).case(np.random.default_rng(seed))
+            case.reset()
+            case.run(Asked.device)
+            assert case.error() == 0, f"{name}, turn {seed}"
+    return f"{len(library.SYNC)} scenarios, {turns} times each"
+
+
 def random_kernels() -> str:
     """Generated kernels against the evaluator, with 64- and 32-bit indices, as PTX and as cubin."""
     target = runtime.device(Asked.device).target
@@ -402,6 +414,7 @@ def occupancy() -> str:
 
 
 CHECKS: tuple[tuple[str, Callable[[], str]], ...] = (
+    ("synchronising kernels", scenarios),
     ("random kernels", random_kernels),
     ("grid past 65,535", folded_grid),
     ("shared memory past 48 KiB", large_shared),
