@@ -20,23 +20,14 @@ from hetir.runtime.errors import DeviceError
 from hetir.runtime.layout import address_of, bounds
 
 if TYPE_CHECKING:
-    from hetir.runtime.drivers import cuda, opencl, vulkan
+    from hetir.runtime.drivers import acl, cuda, opencl, vulkan
 else:
     # loaded when their devices are asked for
-    cuda, opencl, vulkan = (
-        lazy(f"hetir.runtime.drivers.{name}") for name in ("cuda", "opencl", "vulkan")
+    acl, cuda, opencl, vulkan = (
+        lazy(f"hetir.runtime.drivers.{name}") for name in ("acl", "cuda", "opencl", "vulkan")
     )
 
 Probe = Callable[[], Sequence[Driver]]
-
-# what other drivers need; a driver that registers takes the place of its line
-_WITHOUT_DRIVER = (
-    Absent(
-        driver="ascend",
-        reason="this version of hetir has no driver for Ascend NPUs",
-        remedy="a later version, with Huawei's CANN (libascendcl.so)",
-    ),
-)
 
 
 class Registry:
@@ -46,7 +37,7 @@ class Registry:
         self._lock = threading.RLock()
         self._probes: dict[str, Probe] = {}
         self._found: dict[str, tuple[Device, ...]] = {}
-        self._absent: dict[str, Absent] = {entry.driver: entry for entry in _WITHOUT_DRIVER}
+        self._absent: dict[str, Absent] = {}
 
     def register(self, name: str, probe: Probe) -> None:
         """Add a driver; `probe` gives its devices or raises DriverAbsentError."""
@@ -117,6 +108,7 @@ _REGISTRY.register("cpu", lambda: (CpuDriver(),))
 _REGISTRY.register("cuda", lambda: cuda.probe())  # noqa: PLW0108 (`cuda.probe` would load it)
 _REGISTRY.register("opencl", lambda: opencl.probe())  # noqa: PLW0108
 _REGISTRY.register("vulkan", lambda: vulkan.probe())  # noqa: PLW0108
+_REGISTRY.register("ascend", lambda: acl.probe())  # noqa: PLW0108
 operands.look_up_with(_REGISTRY.device)
 register, device = _REGISTRY.register, _REGISTRY.device
 devices, absent = _REGISTRY.devices, _REGISTRY.absent

@@ -16,7 +16,8 @@ from hetir.compiler import shim_devices
 from hetir.emulator.ascend import compilers
 from hetir.runtime import EmulatorDriver, device, devices
 from hetir.runtime.device import Device
-from hetir.runtime.drivers import opencl, vulkan
+from hetir.runtime.drivers import libascendcl, opencl, vulkan
+from hetir.runtime.drivers.acl import AclDriver
 from hetir.runtime.drivers.cpu import CpuDriver
 from hetir.runtime.drivers.cuda import CudaDriver
 from hetir.runtime.drivers.libcuda import Library
@@ -100,6 +101,21 @@ def ptx_of(kernel):
     return f".version 7.8\n.target sm_90\n.address_size 64\n{entry} {{ ret; }}\n"
 
 
+def ascend_of(kernel):
+    """A source that declares a kernel with hetir's parameters; the fake libascendcl knows its code.
+
+    The comment tells the fake where the block has the addresses of arrays.
+    """
+    layout = LAYOUTS[kernel]
+    arrays = [slot.offset for slot in layout.slots if slot.ndim is not None]
+    places = "".join(f" {offset}" for offset in arrays)
+    parameters = ", ".join([f"GM_ADDR a{i}" for i in range(len(arrays))] + ["GM_ADDR launch"])
+    return (
+        f"// arrays{places}, block {layout.size}\n"
+        f'extern "C" __global__ __aicore__ void {kernel}({parameters}) {{}}\n'
+    )
+
+
 class Bench:
     """A device and its conformance kernels.
 
@@ -111,7 +127,7 @@ class Bench:
     def __init__(self, name, driver, target, binary, *, overlaps=True):
         self.overlaps = overlaps
         self.loaded = {}
-        self.many_items = 4096 if name not in ("vulkan", "cuda", "ascend-shim") else 512
+        self.many_items = 4096 if name in ("cpu", "emulator", "fake", "opencl") else 512
         self.name, self.driver, self.target = name, driver, target
         self.binary = binary if callable(binary) else lambda _: binary
         self.device = Device(driver, device)
@@ -134,6 +150,8 @@ class Bench:
     def text(self, kernel):
         if self.name == "ascend-shim":
             return ASCEND_SOURCE
+        if self.name == "ascend":
+            return ascend_of(kernel)
         return ptx_of(kernel) if self.name == "cuda" else ""
 
     def program(self, kernel, names=()):
@@ -195,6 +213,22 @@ def cuda_bench(cuda_library):
 
 
 @pytest.fixture(scope="session")
+def acl_library(tmp_path_factory):
+    out = tmp_path_factory.mktemp("ascendcl") / "libascendcl.so"
+    command = ["gcc", "-O1", "-Wall", "-shared", "-fPIC", "-pthread", HERE / "fake_ascendcl.c"]
+    subprocess.run([*command, "-o", out], check=True)
+    library = libascendcl.Library(str(out))
+    library.ffi.dlopen(str(out), library.ffi.RTLD_NOW | library.ffi.RTLD_NODELETE)  # its threads
+    assert library.start() == 1
+    return library
+
+
+@pytest.fixture(scope="session")
+def ascend_bench(acl_library):
+    return Bench("ascend", AclDriver(acl_library, 0), "ascend:910b", None)
+
+
+@pytest.fixture(scope="session")
 def opencl_bench():
     driver = opencl.probe()[0]
     binary = cache(lambda kernel: module(kernel, opencl.TARGET))
@@ -221,6 +255,7 @@ BENCHES = [
     "emulator",
     "fake",
     "cuda",
+    "ascend",
     pytest.param("ascend_shim", marks=pytest.mark.skipif(not compilers(), reason="no compiler")),
     pytest.param("opencl", marks=pytest.mark.skipif(not here("opencl"), reason="no device")),
     pytest.param("vulkan", marks=pytest.mark.skipif(not here("vulkan"), reason="no device")),
