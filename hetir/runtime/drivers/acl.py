@@ -6,6 +6,7 @@ import math
 import struct
 import threading
 import time
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -40,7 +41,7 @@ _EVENT_FLAGS = 0x1 | 0x2 | 0x8  # for streams to wait for, to be asked, with a t
 _COMPLETE = 1  # aclrtEventRecordedStatus
 _MAGIC_OPTION, _MAGIC_AICORE = 2, 0x43554245
 _ELF = b"\x7fELF"
-_STAGE_BYTES = 1 << 16
+_STAGE_BYTES, _SMALLEST_STAGE, _MOST_STAGES = 1 << 16, 1024, 256
 _BUSY_SECONDS, _SLICE_SECONDS, _GRACE_SECONDS = 2e-4, 2e-3, 2.0
 
 
@@ -122,7 +123,6 @@ class _Stage:
 
     host: Any
     device: Any
-    size: int
     event: AclEvent | None = None
 
 
@@ -138,7 +138,7 @@ class AclDriver(Driver):
         assert self.portrait.units is not None
         self._cores = self.portrait.units
         self._lock = threading.Lock()
-        self._stages: list[_Stage] = []
+        self._stages: dict[int, deque[_Stage]] = {}  # by their bytes, the oldest first
         self._discarded: list[Any] = []
         with self._current():
             self.epoch = library.make("aclrtCreateEventWithFlag", _EVENT_FLAGS)
@@ -216,15 +216,27 @@ class AclDriver(Driver):
         self.library.call("aclrtMemcpyAsync", to, size, of, size, kind, queue)
 
     def _stage(self, size: int) -> _Stage:
-        """One that is free, or a new one: there are as many as are in flight at once."""
-        for stage in self._stages:
-            if stage.size >= size and (stage.event is None or self.come(stage.event.end)):
-                return stage
-        room = max(1024, 1 << (size - 1).bit_length())
-        host = self.library.make("aclrtMallocHost", room)
-        made = _Stage(host, self.library.make("aclrtMalloc", room, _HUGE_FIRST), room)
-        self._stages.append(made)
-        return made
+        """The oldest of its size that is free, or a new one; with many in flight it is waited for.
+
+        The caller gives it the event after which it is free again.
+        """
+        room = max(_SMALLEST_STAGE, 1 << (size - 1).bit_length())
+        stages = self._stages.setdefault(room, deque())
+        oldest = stages[0] if stages else None
+        if oldest is not None and not self._is_free(oldest):
+            while len(stages) >= _MOST_STAGES and not self._is_free(oldest):
+                time.sleep(_BUSY_SECONDS)
+            oldest = None if len(stages) < _MOST_STAGES else oldest
+        if oldest is None:
+            host = self.library.make("aclrtMallocHost", room)
+            oldest = _Stage(host, self.library.make("aclrtMalloc", room, _HUGE_FIRST))
+        else:
+            stages.popleft()
+        stages.append(oldest)
+        return oldest
+
+    def _is_free(self, stage: _Stage) -> bool:
+        return stage.event is None or self.come(stage.event.end)
 
     def read(self, queue: Any, memory: Memory, offset: int, into: HostBytes) -> None:
         """Copy out, after what is queued."""
