@@ -11,13 +11,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, reduce
 from typing import Any, cast
 
 import torch
 
 import hetir.lang as hl
 from hetir import compiler, decorator, runtime
+from hetir.arguments import KernelUseError
 from hetir.decorator import Extents, Kernel
 from hetir.diagnostics import CompileError, HetirError, LaunchError
 from hetir.frontend import STATIC
@@ -119,6 +120,11 @@ def op(  # noqa: PLR0913 - the parts of an operator
     for given in (*mutates, *batch):
         if given not in inputs:
             raise OperatorError(f"`{given}` is no input of `{name}`", hint=f"it has {list(inputs)}")
+    if mutates and backward is not None:
+        raise OperatorError(
+            f"`{name}` writes an input, and torch has no gradients of such operators",
+            hint="return what is written as an output instead",
+        )
     schema = _schema(kernel, inputs, results, frozenset(mutates))
     allocate = outputs or _nothing
     namespace, _, word = name.partition("::")
@@ -135,9 +141,9 @@ def op(  # noqa: PLR0913 - the parts of an operator
     made = Operator(
         name, schema, kernel, inputs, results, getattr(getattr(torch.ops, namespace), word)
     )
-    if results:
+    if results and not mutates:  # torch has no gradients of operators that write inputs
         _register_backward(made, backward, library)
-    _rules.register_vmap(name, _vmap(made, frozenset(batch)), lib=library)
+    _rules.register_vmap(name, _vmap(made, frozenset(batch), frozenset(mutates)), lib=library)
     if autocast is not None:
         for kind in ("cpu", "cuda"):
             _rules.register_autocast(name, kind, autocast, lib=library)
@@ -278,13 +284,24 @@ def _runner(
     convert = _plain(kernel)
 
     def run(*given: Any) -> Any:
+        for place in written:
+            if given[place].requires_grad and torch.is_grad_enabled():
+                raise TensorError(
+                    f"`{name}` writes `{kernel.parameters[place]}`, which needs a gradient",
+                    hint="write to a copy, or under `torch.no_grad()`",
+                )
         made = allocate(*given)
+        if len(given) + len(_several(made)) != len(kernel.parameters):
+            raise OperatorError(
+                f"`outputs` of `{name}` gave {len(_several(made))} tensors",
+                hint=f"its outputs are {', '.join(kernel.parameters[len(given) :])}",
+            )
         values = [convert(n, v) for n, v in enumerate((*given, *_several(made)))]
         grid = compiler.dims(shape.grid(*given))
         if 0 not in grid:
             try:
                 start(values, grid)
-            except (SignatureError, runtime.ArgumentError) as error:
+            except (SignatureError, KernelUseError, runtime.ArgumentError) as error:
                 raise _unlike(name, error, values) from None
             for place in written:
                 torch.autograd.graph.increment_version(given[place])
@@ -373,7 +390,7 @@ def _register_backward(made: Operator, backward: Operator | Backward | None, lib
                 f"`{made.name}` has no backward", hint="give one: `op(..., backward=...)`"
             )
         found = backward(inputs, outputs, grads)
-        return cast("tuple[Any, ...]", found) if isinstance(found, tuple) else (found,)
+        return tuple(cast("Sequence[Any]", found)) if isinstance(found, tuple | list) else (found,)
 
     if isinstance(backward, Operator):
         _check_backward(made, backward)
@@ -414,34 +431,58 @@ def _by_operator(
 # ---- vmap --------------------------------------------------------------------------------
 
 
-def _vmap(made: Operator, rows: frozenset[str]) -> Callable[..., Any]:
+def _vmap(made: Operator, rows: frozenset[str], mutates: frozenset[str]) -> Callable[..., Any]:
+    """The rule for vmap; `rows` are inputs whose first axis may hold more rows."""
+
     def rule(info: Any, places: tuple[int | None, ...], *given: Any) -> tuple[Any, Any]:
         size = info.batch_size
         moved = [
             v if p is None or not isinstance(v, torch.Tensor) else v.movedim(p, 0)
             for v, p in zip(given, places, strict=True)
         ]
-        batched = {n for n, p in zip(made.inputs, places, strict=True) if p is not None}
-        found: list[Any]
-        if batched and batched == set(rows):
-            folded = [
-                v.reshape(size * v.shape[1], *v.shape[2:]) if n in batched else v
-                for n, v in zip(made.inputs, moved, strict=True)
-            ]
-            found = [r.unflatten(0, (size, -1)) for r in _several(made(*folded))]
+        batched = frozenset(n for n, p in zip(made.inputs, places, strict=True) if p is not None)
+        if shared := mutates - batched:
+            raise TensorError(
+                f"`{made.name}` writes `{min(shared)}`, which vmap does not batch",
+                hint="batch it, too: each element writes its own",
+            )
+        if size and batched and batched == rows and not mutates:
+            found = _folded(made, batched, size, moved)
         else:
-            each = [
-                _several(
-                    made(*(v if p is None else v[i] for v, p in zip(moved, places, strict=True)))
-                )
-                for i in range(size)
-            ]
-            found = [_torch.stack(one) for one in zip(*each, strict=True)]
+            found = _one_by_one(made, batched, size, moved)
+        if not found:
+            return None, None
         if len(found) == 1:
             return found[0], 0
         return tuple(found), tuple(0 for _ in found)
 
     return rule
+
+
+def _folded(made: Operator, batched: frozenset[str], size: int, moved: Sequence[Any]) -> list[Any]:
+    """One call with all rows."""
+    folded = [
+        v.reshape(size * v.shape[1], *v.shape[2:]) if n in batched else v
+        for n, v in zip(made.inputs, moved, strict=True)
+    ]
+    results: Sequence[Any] = _several(made(*folded))
+    return [r.reshape(size, r.shape[0] // size, *r.shape[1:]) for r in results]
+
+
+def _one_by_one(
+    made: Operator, batched: frozenset[str], size: int, moved: Sequence[Any]
+) -> list[Any]:
+    """A call an element; for none the shapes are those for an element of zeros."""
+
+    def call(pick: Callable[[Any], Any]) -> tuple[Any, ...]:
+        values = [pick(v) if n in batched else v for n, v in zip(made.inputs, moved, strict=True)]
+        result = made(*values)
+        return _several(result) if made.results else ()
+
+    if not size:
+        return [r.new_empty((0, *r.shape)) for r in call(lambda v: v.new_zeros(v.shape[1:]))]
+    each = [call(lambda v, i=i: v[i]) for i in range(size)]
+    return [_torch.stack(one) for one in zip(*each, strict=True)]
 
 
 # ---- element-wise functions --------------------------------------------------------------
@@ -480,13 +521,27 @@ def kernel_from(
     )
 
     def call(*given: torch.Tensor) -> torch.Tensor:
-        kind = given[0].dtype
-        for value in given[1:]:
-            kind = torch.promote_types(kind, value.dtype)
+        kind = _promoted(name, given)
         wide: Sequence[torch.Tensor] = _torch.broadcast_tensors(*(v.to(kind) for v in given))
         return inner(*(v.reshape(-1) for v in wide)).reshape(wide[0].shape)
 
     return call
+
+
+def _promoted(name: str, given: Sequence[Any]) -> torch.dtype:
+    """The type that torch promotes tensors to: those without axes count less."""
+    for value in given:
+        if not isinstance(value, torch.Tensor):
+            raise TensorError(
+                f"`{name}` takes tensors, got {value!r}", hint="write `torch.tensor(...)` around it"
+            )
+    groups = [[v for v in given if v.ndim], [v for v in given if not v.ndim]]
+    merged: list[Any] = [
+        _torch.empty((1,) * (not place), dtype=reduce(torch.promote_types, [v.dtype for v in some]))
+        for place, some in enumerate(groups)
+        if some
+    ]
+    return torch.result_type(merged[0], merged[-1])
 
 
 # `outputs` of functions of one to four numbers: the arguments say how many

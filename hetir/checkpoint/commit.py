@@ -33,8 +33,15 @@ def publish(path: Path, write: Callable[[BinaryIO], int]) -> int:
         raise CheckpointError(
             f"cannot write {path}: there is no folder {path.parent}", hint="make the folder first"
         )
+    if path.exists() and not path.is_file():
+        raise CheckpointError(
+            f"cannot write {path}: it is a folder or a device, which a file would replace",
+            hint="name a file",
+        )
+    lock = path.parent / f".{path.name}.lock"
     try:
-        with FileLock(path.parent / f".{path.name}.lock"):
+        lock.touch()  # a lock that cannot be made would be waited for
+        with FileLock(lock):
             return _publish(path, write)
     except OSError as error:
         raise CheckpointError(

@@ -97,15 +97,19 @@ class CheckpointLaunch:
     def wait(self, timeout: float | None = None) -> None:
         """Wait until it has ended, or stopped as `StopAt` says; host arrays hold the results.
 
+        A launch whose wait was interrupted from the keyboard stops at its next safe points: it can
+        be saved, and goes on where it is waited for again.
+
         Raises:
             LaunchFailedError: the launch failed.
-            LaunchTimeoutError: it did not end in `timeout` seconds.
+            LaunchTimeoutError: it did not end in `timeout` seconds, and is still running.
         """
         end = None if timeout is None else time.monotonic() + timeout
         while not self._over:
             left = None if end is None else max(0.0, end - time.monotonic())
-            if self._run.launch.wait(left) is False:
+            if not self._ended(left):
                 raise runtime.LaunchTimeoutError(f"`{self.kernel}` did not end in {timeout:g} s")
+            self._run.launch.wait()
             self._snapshot = self._run.stopped()
             if self._snapshot.done:
                 self._over = True
@@ -131,9 +135,10 @@ class CheckpointLaunch:
 
     def save(self, path: str | Path, timeout: float | None = None) -> None:
         """Stop, save and go on, as `checkpoint` but for the last; for saving now and then."""
+        over = self._over
         self._quiesce(timeout)
         self._save(Path(path))
-        if not self._snapshot.done:
+        if not over and not self._snapshot.done:
             self._over = False
             self._go_on()
 
@@ -145,8 +150,14 @@ class CheckpointLaunch:
 
         Raises:
             CheckpointTimeout: the workgroups did not stop in `timeout` seconds.
+            CheckpointError: the launch was stopped and saved before.
             CompileError: the device cannot run the kernel; the launch goes on where it was.
         """
+        if self._over and not self._snapshot.done:
+            raise CheckpointError(
+                f"`{self.kernel}` was stopped and saved: this launch is over",
+                hint="go on with its file: `hetir.resume(path, device)`",
+            )
         target = runtime.device(device) if isinstance(device, str) else device
         prepare(self._snapshot.job, target)
         self._quiesce(timeout)
@@ -155,15 +166,20 @@ class CheckpointLaunch:
         self._snapshot = replace(self._snapshot, values=OnHost().all(self._snapshot.values))
         names = self._snapshot.names
         self.arguments = dict(zip(names, self._snapshot.values, strict=True))
-        self.device = target
-        self._go_on()
+        before, self.device = self.device, target
+        try:
+            self._go_on()
+        except BaseException:
+            self.device = before
+            self._go_on()
+            raise
 
     def _quiesce(self, timeout: float | None) -> None:
         """Ask the workgroups to stop, and wait until they have."""
         if self._over:
             return
         self._run.ask(stop=True)
-        if not self._run.launch.event.wait(timeout):
+        if not self._ended(timeout):
             self._run.ask(stop=False)
             raise CheckpointTimeout(
                 f"`{self.kernel}` did not stop in {timeout:g} s and is still running",
@@ -173,13 +189,23 @@ class CheckpointLaunch:
         self._snapshot = self._run.stopped()
         self._over = self._snapshot.done
 
+    def _ended(self, timeout: float | None) -> bool:
+        """Wait for the part that runs; whether it has ended, well or not."""
+        try:
+            return self._run.launch.event.wait(timeout)
+        except runtime.DriverError:  # the launch's own wait raises what it means
+            return True
+        except KeyboardInterrupt:
+            self._run.ask(stop=True)
+            raise
+
     def _save(self, path: Path) -> None:
         meta, tensors = self._snapshot.to_file()
         try:
             with _progress(path, sum(t.nbytes for t in tensors.values())) as tell:
                 publish(path, lambda out: file.write(out, meta, tensors, tell))
         except BaseException:
-            if not self._snapshot.done:
+            if not self._over and not self._snapshot.done:
                 self._stop = None
                 self._go_on()
             raise
@@ -220,7 +246,7 @@ class _Run:
             flat = snapshot.state.flat(job, self.capacity)
             hidden.append(device.array(snapshot.status))
             hidden += [device.array(flat[kind]) for kind in job.plan.types]
-        given = (*snapshot.values, *hidden)
+        given = (*snapshot.values[: code.inputs], *hidden)
         block, facts = code.packer.pack(given, job.grid, job.workgroup)
         artifact, program = code.program(facts, device, job.workgroup)
         self.launch: runtime.Launch = program.launch(
@@ -334,7 +360,8 @@ class _Parts:
         job = self.snapshot.job
         before = np.full(max(1, job.groups), DONE, np.int64)
         before[groups] = self.status[groups]
-        given = (*self.snapshot.values, *self.hidden[:1], before, *self.hidden[1:])
+        values = self.snapshot.values[: self.code.inputs]
+        given = (*values, *self.hidden[:1], before, *self.hidden[1:])
         block, facts = self.code.packer.pack(given, job.grid, job.workgroup)
         artifact, program = self.code.program(facts, self.device, job.workgroup)
         launch = program.launch(
@@ -392,9 +419,13 @@ def _records(artifact: Artifact) -> runtime.Records | None:
 
 @dataclass(slots=True)
 class _Code:
-    """One form of a kernel for one device, compiled for what launches promise of arguments."""
+    """One form of a kernel for one device, compiled for what launches promise of arguments.
+
+    `inputs` arguments of the launch come before the hidden ones: none that follows them is read.
+    """
 
     kernel: Kernel
+    inputs: int
     layout: Layout
     packer: runtime.Packer
     mask: int
@@ -432,7 +463,7 @@ def _code(text: str, device: str, kind: Resumable) -> _Code:
     names = (*(f"argument {n}" for n in range(count)), *hidden)
     on = runtime.device(device)
     mask = compiler.fact_mask(on.target, len(layout.slots))
-    return _Code(lowered, layout, runtime.Packer(layout, on, names), mask)
+    return _Code(lowered, count, layout, runtime.Packer(layout, on, names), mask)
 
 
 def prepare(job: Job, device: runtime.Device) -> None:

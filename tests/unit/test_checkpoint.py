@@ -17,7 +17,7 @@ from safetensors.numpy import load_file
 
 import hetir
 import hetir.lang as hl
-from hetir import checkpoint, compiler
+from hetir import checkpoint, compiler, runtime
 from hetir.checkpoint import CheckpointError, CheckpointTimeout, StopAt
 from hetir.emulator import ascend as shim
 from hetir.ir import ops
@@ -487,3 +487,87 @@ def test_the_code_assembles_for_every_nvidia_generation(target):
             pytest.skip("NVIDIA's assembler is not here")
         assert made.binary.startswith(b"\x7fELF")
         assert made.resources.spill_bytes == 0
+
+
+def test_constants_after_the_last_array(tmp_path):
+    """Hidden arrays follow what the code reads, not what the call passes."""
+
+    @hetir.kernel
+    def step(x: hl.Array[hl.i32, 1], times: hl.static, how: hl.static):
+        i = hl.global_id(0)
+        for _ in range(times):
+            hl.barrier()
+            x[i] += 1 if how == "up" else -1
+
+    x, path = np.zeros(8, np.int32), tmp_path / "job.hetck"
+    step.launch((x, 5, "up"), grid=2, workgroup=4, checkpoint=StopAt(
+        safe_points=3, path=path)).wait()  # fmt: skip
+    for device in HOST_DEVICES:
+        run = hetir.resume(path, device)
+        run.wait()
+        assert (run.arguments["x"] == 5).all()
+
+
+def test_a_stopped_launch_stays_stopped(tmp_path, monkeypatch):
+    """Saving it again writes the same; it neither moves on nor runs behind the file's back."""
+    path, again = tmp_path / "job.hetck", tmp_path / "again.hetck"
+    y = np.zeros_like(rows())
+    run = rotate.launch((rows(), y, 12), grid=8, workgroup=32, checkpoint=StopAt(
+        safe_points=40, path=path))  # fmt: skip
+    run.wait()
+    before = y.copy()
+    with pytest.raises(CheckpointError, match="this launch is over"):
+        run.migrate("emulator")
+    with pytest.raises(CheckpointError, match="no folder"):
+        run.checkpoint(tmp_path / "nowhere" / "job.hetck")
+    run.save(again)
+    run.wait()
+    np.testing.assert_array_equal(y, before)
+    assert checkpoint.load(again).epoch == checkpoint.load(path).epoch == 1
+    resumed = hetir.resume(again)
+    resumed.wait()
+    np.testing.assert_array_equal(resumed.arguments["y"], rotated(rows(), 12))
+
+
+def test_a_wait_that_ends_early_leaves_the_launch_running(tmp_path):
+    """After a time-out and after Ctrl-C it can be saved, and goes on when waited for."""
+    x, y = rows(64), np.zeros((64, 32), np.float32)
+    run = rotate.launch((x, y, 400_000), grid=64, workgroup=32, checkpoint=True)
+    with pytest.raises(runtime.LaunchTimeoutError):
+        run.wait(timeout=0)
+    run.save(tmp_path / "job.hetck")
+    script = textwrap.dedent("""
+        import signal, sys, numpy as np, hetir
+        from tests.unit.test_checkpoint import rotate, rows
+        x, y = rows(64), np.zeros((64, 32), np.float32)
+        run = rotate.launch((x, y, 400_000), grid=64, workgroup=32, checkpoint=True)
+        signal.signal(signal.SIGALRM, signal.default_int_handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        try:
+            run.wait()
+        except KeyboardInterrupt:
+            print("interrupted")
+        run.save(sys.argv[1])
+        run.wait()
+        np.save(sys.argv[2], y)
+    """)
+    kept, result = tmp_path / "kept.hetck", tmp_path / "y.npy"
+    done = subprocess.run([sys.executable, "-c", script, kept, result], capture_output=True,
+                          text=True, check=True, timeout=100)  # fmt: skip
+    run.wait()
+    assert done.stdout == "interrupted\n"
+    np.testing.assert_array_equal(np.load(result), y)
+    assert y.any()
+    assert kept.exists()
+
+
+def test_only_files_are_replaced(tmp_path):
+    """A path may be anything: a folder, a pipe, a device."""
+    stopped(tmp_path / "job.hetck")
+    run = hetir.resume(tmp_path / "job.hetck")
+    run.wait()
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path, tmp_path / "pipe", "", "/proc/job.hetck"):
+        with pytest.raises(CheckpointError, match="cannot write"):
+            run.checkpoint(path)
+    assert (tmp_path / "pipe").is_fifo()

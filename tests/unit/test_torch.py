@@ -267,6 +267,62 @@ def test_element_wise_functions():
     assert swiglu(torch.empty(0, 4), b).shape == (0, 4)
 
 
+@pytest.mark.parametrize("other", [
+    torch.tensor(2.0, dtype=torch.float64), torch.tensor(3), torch.ones(3, dtype=torch.float64),
+    torch.ones(3, dtype=torch.int32),
+])  # fmt: skip
+def test_element_wise_functions_promote_as_torch_does(other):
+    def product(a, b):
+        return a * b
+
+    multiply = hetir.torch.kernel_from(product, fresh())
+    x = torch.arange(3, dtype=torch.float32)
+    for made, wanted in ((multiply(x, other), x * other), (multiply(other, x), other * x)):
+        assert made.dtype == wanted.dtype
+        close(made, wanted)
+    with pytest.raises(TensorError, match=r"takes tensors, got 2\.0"):
+        multiply(x, 2.0)
+
+
+@hetir.kernel
+def count_up(x: hl.Array[hl.f32, 1], y: hl.Array[hl.f32, 1]):
+    i = hl.global_id(0)
+    if i < x.shape[0]:
+        x[i] += 1
+        y[i] = x[i] * 2
+
+
+def test_what_is_written_under_vmap_and_autograd():
+    """An input that is written may come with outputs; no gradient is silently wrong."""
+    given = {"grid": lambda x: 1, "workgroup": GROUP, "mutates": ["x"], "batch": ["x"]}
+    up = hetir.torch.op(fresh(), count_up, outputs=lambda x: torch.empty_like(x),  # noqa: PLW0108
+                        **given)  # fmt: skip
+    x = torch.zeros(3, 4)
+    close(torch.vmap(up, in_dims=1)(x), torch.full((4, 3), 2.0))
+    close(x, torch.ones(3, 4))
+    leaf = torch.ones(4, requires_grad=True)
+    with pytest.raises(TensorError, match="writes `x`, which needs a gradient"):
+        up(leaf * 1)
+    with torch.no_grad():
+        up(leaf)
+    close(leaf.detach(), torch.full((4,), 2.0))
+    add_ = hetir.torch.op(fresh(), count_up, grid=lambda x, y: 1, workgroup=GROUP, mutates=["x"])
+    with pytest.raises(TensorError, match="writes `x`, which vmap does not batch"):
+        torch.vmap(lambda y: add_(torch.ones(3), y))(torch.ones(2, 3))
+    with pytest.raises(OperatorError, match="no gradients of such operators"):
+        hetir.torch.op(fresh(), count_up, outputs=lambda x: torch.empty_like(x),  # noqa: PLW0108
+                       backward=lambda *_: None, **given)  # fmt: skip
+
+
+def test_vmap_of_no_elements():
+    close(torch.vmap(softmax)(torch.empty(0, 3, 4)), torch.empty(0, 3, 4))
+
+
+def test_types_that_kernels_do_not_have_name_the_operator():
+    with pytest.raises(TensorError, match=f"{softmax.name}.*complex64"):
+        softmax(torch.ones(2, 2, dtype=torch.complex64))
+
+
 def test_the_example_trains_as_pytorch_does():
     root = Path(__file__).parents[2]
     ended = subprocess.run(
