@@ -594,6 +594,13 @@ def _same(kernel: Any, snapshot: Snapshot) -> None:
     found = kernel.specialisation(tuple(values)).kernel
     placed = place(canonicalise(simplify(found)))
     if content_hash(placed) != content_hash(snapshot.job.kernel):
+        unknown = [n for n, v in zip(snapshot.names, snapshot.values, strict=True) if v is None]
+        if unknown:
+            raise CheckpointError(
+                f"the file does not hold the constant `{unknown[0]}`: whether `{kernel.name}` is "
+                "the same cannot be told",
+                hint="resume without `kernel=` to go on with the code that the file holds",
+            )
         raise CheckpointError(
             f"`{kernel.name}` has changed since the launch was stopped",
             hint="resume without `kernel=` to go on with the code that the file holds",

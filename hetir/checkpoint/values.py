@@ -130,8 +130,10 @@ def _encode(
     if isinstance(value, np.generic):
         one = cast("np.generic[Any]", value)
         return {"kind": "scalar", "dtype": _NAMES[one.dtype], "bits": one.tobytes().hex()}
-    if isinstance(value, bool | int):
-        return {"kind": type(value).__name__, "value": str(int(value))}
+    for kind in (bool, int, str):  # their subclasses, such as enumerations, as what they are of
+        if isinstance(value, kind):
+            text = str.__str__(value) if isinstance(value, str) else str(int(value))
+            return {"kind": kind.__name__, "value": text}
     if isinstance(value, float):
         return {"kind": "float", "value": value.hex()}
     if isinstance(value, tuple):
@@ -167,6 +169,8 @@ def _decoded(item: Mapping[str, Any], memory: Sequence[_Array], scratch: dict[in
             fields = item["fields"]
             made: Any = namedtuple(item["class"], fields) if fields else None  # noqa: PYI024 # pyright: ignore[reportUntypedNamedTuple]
             return made(*items) if fields else tuple(items)
+        case "str":
+            return str(item["value"])
         case "constant":
             return None
         case other:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import json
 import os
 import signal
@@ -493,19 +494,21 @@ def test_constants_after_the_last_array(tmp_path):
     """Hidden arrays follow what the code reads, not what the call passes."""
 
     @hetir.kernel
-    def step(x: hl.Array[hl.i32, 1], times: hl.static, how: hl.static):
+    def step(x: hl.Array[hl.i32, 1], times: hl.static, how: hl.static, level: hl.static):
         i = hl.global_id(0)
         for _ in range(times):
             hl.barrier()
-            x[i] += 1 if how == "up" else -1
+            x[i] += level if how == "up" else -level
 
     x, path = np.zeros(8, np.int32), tmp_path / "job.hetck"
-    step.launch((x, 5, "up"), grid=2, workgroup=4, checkpoint=StopAt(
+    one = enum.IntEnum("Level", ["ONE"]).ONE
+    step.launch((x, 5, "up", one), grid=2, workgroup=4, checkpoint=StopAt(
         safe_points=3, path=path)).wait()  # fmt: skip
     for device in HOST_DEVICES:
-        run = hetir.resume(path, device)
+        run = hetir.resume(path, device, kernel=step)
         run.wait()
         assert (run.arguments["x"] == 5).all()
+        assert run.arguments["how"] == "up"
 
 
 def test_a_stopped_launch_stays_stopped(tmp_path, monkeypatch):
