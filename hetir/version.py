@@ -11,7 +11,7 @@ OPS_VERSION = 1
 MATH_VERSION = 3
 """The bits of the reproducible mathematics."""
 
-PASSES_VERSION = 3
+PASSES_VERSION = 4
 """What the simplifications before a backend do."""
 
 CODE_VERSION = (__version__, IR_VERSION, OPS_VERSION, MATH_VERSION, PASSES_VERSION)

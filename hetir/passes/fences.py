@@ -32,6 +32,7 @@ RULES: Mapping[str, str] = {
     "twice": "another barrier stands beside it, with no access between",
     "first": "nothing shared is accessed before it",
     "last": "nothing shared is accessed after it",
+    "branch": "only one branch uses what it acquires, and has a fence for it",
     "own": "shared memory is seen by one workgroup only",
     "checked": (
         "checked to bounds: nothing goes wrong without it on 2 workgroups of 2 work-items, loops "
@@ -52,13 +53,14 @@ class Change:
     """One step: an op as it was, what is left of its order and scope, and why.
 
     `left` is empty where the op is removed. `beside` is where the op stands that makes it
-    redundant, if it is one.
+    redundant, if it is one. `into` is a branch that gets an acquire fence at its start instead.
     """
 
     op: Operation
     left: str
     rule: str
     beside: Loc | None = None
+    into: Region | None = None
 
     @property
     def reason(self) -> str:
@@ -138,6 +140,9 @@ def applied(kernel: Kernel, step: Change) -> Kernel:
 
     def region(old: Region) -> Region:
         body: list[Operation] = []
+        if old is step.into:
+            attrs = {"order": "acquire", "scope": step.op.attrs["scope"]}
+            body.append(Operation(ops.FENCE, attrs=attrs, loc=step.op.loc))
         for op in old.body:
             if op is step.op:
                 if step.left:
@@ -209,6 +214,10 @@ def _of_access(op: Operation, around: Around) -> Iterator[Change]:
         yield Change(op=op, left=left, rule="barrier", beside=beside.loc)
     if not any(map(touches, around.after(op))):
         yield Change(op=op, left=left, rule="last")
+    elif op.spec in (ops.ATOMIC_RMW, ops.ATOMIC_CAS):
+        arm = around.arm(op)
+        if arm is not None:
+            yield Change(op=op, left=left, rule="branch", into=arm)
 
 
 _RULES_OF: Mapping[ops.Spec, Callable[[Operation, Around], Iterator[Change]]] = {
@@ -301,6 +310,19 @@ class Around:
             if region.terminator.spec is not ops.YIELD:
                 return
 
+    def arm(self, op: Operation) -> Region | None:
+        """The branch that has everything shared which may follow an op, where one has."""
+        _, region, index = self.paths[op][-1]
+        for other in region.body[index + 1 :]:
+            if other.spec is ops.IF:
+                busy = [r for r in other.regions if any(_busy(o) for o in r.body)]
+                inside = {o for r in busy for o in walk(r)}
+                rest = (o for o in self.after(op) if o not in inside)
+                return None if len(busy) != 1 or any(map(_orders, rest)) else busy[0]
+            if not other.spec.pure:
+                return None
+        return None
+
     def before(self, op: Operation) -> Iterator[Operation]:
         """Every op that may run before in the same work-item."""
         for holder, region, index in self.paths[op]:
@@ -320,6 +342,10 @@ def _all(op: Operation) -> Iterator[Operation]:
     yield op
     for region in op.regions:
         yield from walk(region)
+
+
+def _orders(op: Operation) -> bool:
+    return touches(op) or op.spec in (ops.FENCE, ops.BARRIER)
 
 
 def _busy(op: Operation) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hetir.ir.core import Kernel, Operation, Region, walk
 from hetir.ir.ops import Effect
@@ -26,6 +26,10 @@ def proves(before: Kernel, after: Kernel) -> bool:
     What it shows holds for every launch: each execution of `after` has a place among those of
     `before` by the axioms of docs/memory-model.md.
     """
+    known = set(walk(before.body))
+    added = [op for op in walk(after.body) if op.name == "fence" and op not in known]
+    if len(added) == 1 and _moved(before, after, added[0]):
+        return True
     found = list(_differences(before.body, after.body))
     if len(found) != 1 or found[0] is None:
         return False
@@ -44,6 +48,35 @@ def proves(before: Kernel, after: Kernel) -> bool:
         narrowed = scope == "device" and new.attrs["scope"] == "workgroup"
         return narrowed and _space(old) == "shared" and old.attrs["order"] != "seq_cst"
     return new.attrs["scope"] == scope and _access(graph, old, new)
+
+
+def _moved(before: Kernel, after: Kernel, fence: Operation) -> bool:
+    """Whether an access gives its acquiring to a fence that stands before all it is for."""
+    found = list(_differences(before.body, _without(after.body, fence)))
+    old, new = found[0] if len(found) == 1 and found[0] is not None else (fence, None)
+    if new is None:
+        return False
+    had, has = (_PARTS[str(op.attrs["order"])] for op in (old, new))
+    scope = str(old.attrs["scope"])
+    weaker = had - has == frozenset({"acquire"}) and has <= had and "total" not in had
+    if not weaker or scope == "system" or new.attrs["scope"] != scope or old.name == "fence":
+        return False
+    if fence.attrs["order"] != "acquire" or fence.attrs["scope"] != scope:
+        return False
+    between = _Graph(after).reachable(new, forwards=True, until=fence)
+    return not any(_shares(op) or op.name in ("fence", "barrier") for op in between)
+
+
+def _without(region: Region, gone: Operation) -> Region:
+    """A region without one op; regions that do not hold it stay themselves."""
+    if all(op is not gone for op in walk(region)):
+        return region
+    kept = (op for op in region.body if op is not gone)
+    inner = (
+        replace(op, regions=tuple(_without(r, gone) for r in op.regions)) if op.regions else op
+        for op in kept
+    )
+    return Region(region.args, tuple(inner))
 
 
 _Difference = tuple[Operation, Operation | None] | None
@@ -236,13 +269,15 @@ class _Graph:
         earlier = [one for one, many in self.after.items() if node in many]
         return earlier if node else [*earlier, _END]
 
-    def reachable(self, op: Operation, *, forwards: bool) -> list[Operation]:
-        """Every op that may run after (or before) this one."""
+    def reachable(
+        self, op: Operation, *, forwards: bool, until: Operation | None = None
+    ) -> list[Operation]:
+        """Every op that may run after (or before) this one, on ways that end at `until`."""
         seen: set[int] = set()
         pending = list(self._next(self.number[op], forwards))
         while pending:
             node = pending.pop()
-            if node in seen or node == _END:
+            if node in seen or node == _END or self.nodes[node] is until:
                 continue
             seen.add(node)
             pending += self._next(node, forwards)

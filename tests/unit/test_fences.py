@@ -138,6 +138,52 @@ def test_what_is_needed_stays(body: str) -> None:
     assert kept is before
 
 
+BRANCH = """  %c: bool = eq %v1, %one
+  if %c {{
+  {}  yield
+  }} else {{
+  {}  yield
+  }}
+"""
+ARRIVE = "  %v1: i32 = atomic.rmw %x, %i, %one kind=add order=acq_rel scope={}\n"
+
+
+def test_only_the_branch_that_needs_it_acquires() -> None:
+    moved = PLAIN + ARRIVE.format("device") + BRANCH.format(READ, "")
+    kept, changes = weaken(kernel_of(moved))
+    assert [c.rule for c in changes] == ["branch"]
+    names = [op.name for op in walk(kept.body) if op.name in ("if", "fence", "load")]
+    assert names == ["if", "fence", "load"]
+    assert left_of(moved) == ["atomic.rmw release device", "fence acquire device"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        PLAIN + ARRIVE.format("device") + BRANCH.format(READ, PLAIN),  # both branches
+        PLAIN + ARRIVE.format("device") + BRANCH.format(READ, "") + PLAIN,  # and after them
+        PLAIN + ARRIVE.format("device") + PLAIN + BRANCH.format(READ, ""),  # and before
+        PLAIN + ARRIVE.format("system") + BRANCH.format(READ, ""),
+        "  %d: i64 = const 1\n  for %i, %d, %d (%j: i64) {\n" + PLAIN
+        + ARRIVE.format("device") + BRANCH.format(READ, "") + "  yield\n  }\n",  # the next turn
+    ],
+)  # fmt: skip
+def test_what_several_places_need_is_acquired_at_once(body: str) -> None:
+    assert not weaken(kernel_of(body))[1]
+
+
+def test_the_proofs_refuse_a_fence_that_comes_too_late() -> None:
+    body = PLAIN + ARRIVE.format("device") + BRANCH.format(READ + "  fence order=acquire "
+        "scope=device\n", "")  # fmt: skip
+    early = kernel_of(body)
+    (update,) = (op for op in walk(early.body) if op.name == "atomic.rmw")
+    (branch,) = (op for op in walk(early.body) if op.name == "if")
+    late = Change(op=update, left="release device", rule="branch", into=branch.regions[1])
+    right = Change(op=update, left="release device", rule="branch", into=branch.regions[0])
+    assert not proves(early, applied(early, late))
+    assert proves(early, applied(early, right))
+
+
 def test_a_release_in_a_loop_counts_writes_of_the_next_turn() -> None:
     body = (
         "  %n: i64 = const 3\n  %d: i64 = const 1\n  for %i, %n, %d (%j: i64) {\n"
