@@ -137,7 +137,7 @@ def op(  # noqa: PLR0913 - the parts of an operator
     written = [place for place, given in enumerate(inputs) if given in mutates]
     for place, start in (("CPU", _on_cpu(kernel, shape)), ("CUDA", _on_cuda(kernel, shape))):
         library.impl(word, _runner(name, kernel, allocate, shape, start, written), place)
-    _rules.register_fake(name, _shapes(allocate), lib=library)
+    _rules.register_fake(name, _shapes(name, kernel, allocate, written), lib=library)
     made = Operator(
         name, schema, kernel, inputs, results, getattr(getattr(torch.ops, namespace), word)
     )
@@ -150,10 +150,25 @@ def op(  # noqa: PLR0913 - the parts of an operator
     return made
 
 
-def _shapes(allocate: Callable[..., Tensors]) -> Callable[..., Any]:
+def _check_written(
+    name: str, kernel: Kernel, written: Sequence[int], given: Sequence[torch.Tensor]
+) -> None:
+    """Refuse to write what needs a gradient: the gradient would be silently wrong."""
+    for place in written:
+        if given[place].requires_grad and torch.is_grad_enabled():
+            raise TensorError(
+                f"`{name}` writes `{kernel.parameters[place]}`, which needs a gradient",
+                hint="write to a copy, or under `torch.no_grad()`",
+            )
+
+
+def _shapes(
+    name: str, kernel: Kernel, allocate: Callable[..., Tensors], written: Sequence[int]
+) -> Callable[..., Any]:
     """The function that gives what the operator would return, for fake tensors."""
 
     def run(*given: Any) -> Any:
+        _check_written(name, kernel, written, given)
         return _returned(allocate(*given))
 
     return run
@@ -284,12 +299,7 @@ def _runner(
     convert = _plain(kernel)
 
     def run(*given: Any) -> Any:
-        for place in written:
-            if given[place].requires_grad and torch.is_grad_enabled():
-                raise TensorError(
-                    f"`{name}` writes `{kernel.parameters[place]}`, which needs a gradient",
-                    hint="write to a copy, or under `torch.no_grad()`",
-                )
+        _check_written(name, kernel, written, given)
         made = allocate(*given)
         if len(given) + len(_several(made)) != len(kernel.parameters):
             raise OperatorError(

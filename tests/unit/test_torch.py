@@ -303,6 +303,9 @@ def test_what_is_written_under_vmap_and_autograd():
     leaf = torch.ones(4, requires_grad=True)
     with pytest.raises(TensorError, match="writes `x`, which needs a gradient"):
         up(leaf * 1)
+    compiled = torch.compile(lambda x: up(x * 1), fullgraph=True, backend="aot_eager")
+    with pytest.raises(Exception, match="writes `x`, which needs a gradient"):
+        compiled(leaf)
     with torch.no_grad():
         up(leaf)
     close(leaf.detach(), torch.full((4,), 2.0))
