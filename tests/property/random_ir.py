@@ -11,6 +11,7 @@ from hetir.ir.core import Function, Kernel, Module, Options, Param, Region, Valu
 from hetir.ir.ops import CLASSES, TABLE, Spec
 from hetir.ir.types import (
     BOOL,
+    F32,
     I64,
     SCALARS,
     ArrayType,
@@ -227,6 +228,9 @@ class _Maker:
         elif spec is ops.SELECT:
             kind = self.scalar()
             self.emit(b, spec, self.pick(b, BOOL), self.pick(b, kind), self.pick(b, kind))
+        elif spec is ops.NATIVE:
+            count = 2 if attrs["kind"] == "divide" else 1
+            self.emit(b, spec, *(self.pick(b, F32) for _ in range(count + 1)), **attrs)
         elif spec is ops.SAFE_POINT:
             self.safe_points += 1
             self.emit(b, spec, *some, id=f"{attrs['id']}{self.safe_points}")

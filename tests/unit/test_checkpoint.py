@@ -308,8 +308,8 @@ def scrambled(x: np.ndarray, rounds: int) -> np.ndarray:
 def test_a_request_that_takes_too_long_leaves_the_launch_running(tmp_path):
     """Condition 13."""
     x = np.arange(1, 65, dtype=np.uint32)
-    want = scrambled(x, 150_000_000)
-    run = slow.launch((x, 150_000_000), grid=4, workgroup=16, checkpoint=True)
+    want = scrambled(x, 4_000_000_000)
+    run = slow.launch((x, 4_000_000_000), grid=4, workgroup=16, checkpoint=True)
     with pytest.raises(CheckpointTimeout, match="still running"):
         run.checkpoint(tmp_path / "job.hetck", timeout=0.01)
     assert not (tmp_path / "job.hetck").exists()

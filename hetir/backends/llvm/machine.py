@@ -112,8 +112,8 @@ def compile_ir(
     if assembly:
         made.set_asm_verbosity(comments)
         # the calls of PTX are numbered over the whole process: equal kernels would differ
-        assembly = _CALL_NUMBER.sub("", made.emit_assembly(module))
-        return Output(ir=str(module), assembly=assembly)
+        written = _CALL_NUMBER.sub("", made.emit_assembly(module))
+        return Output(ir=str(module), assembly=written)
     return Output(ir=str(module), binary=made.emit_object(module))
 
 
