@@ -52,10 +52,11 @@ def launch(groups: int, paths: int, device: str) -> checkpoint.CheckpointLaunch:
 def work(folder: Path, groups: int, paths: int, device: str) -> None:
     """What the child does: run, and save every 0.2 seconds."""
     run = launch(groups, paths, device)
-    while not run.done:
+    while True:
         time.sleep(0.2)
         run.save(folder / "job.hetck")
-    run.wait()
+        if run.done:
+            return
 
 
 def killed(folder: Path, options: argparse.Namespace) -> float:
