@@ -84,7 +84,7 @@ def main() -> None:
     """Tell the story."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="", help="where to go on; any other device if left out")
-    parser.add_argument("--paths", type=int, default=4000, help="paths a work-item")
+    parser.add_argument("--paths", type=int, default=40_000, help="paths a work-item")
     parser.add_argument("--groups", type=int, default=64)
     parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
