@@ -213,8 +213,7 @@ class Array:
         self.settle()
         if host.size:
             data = np.ascontiguousarray(host).reshape(-1).view(np.uint8)
-            queue = self.device.default_queue.handle
-            self.device.driver.write(queue, self.buffer.memory, self.offset, data)
+            self.device.write(self.buffer.memory, self.offset, data)
 
     def free(self) -> None:
         """Give the memory back, when the last launch that uses it has ended; views go with it."""

@@ -252,9 +252,15 @@ class Device:
         made = self.empty(host.shape, host.dtype)
         if host.size:
             data = np.ascontiguousarray(host).reshape(-1).view(np.uint8)
-            queue = self.default_queue.handle
-            self.driver.write(queue, made.buffer.memory, 0, data)
+            self.write(made.buffer.memory, 0, data)
         return made
+
+    def write(self, memory: Memory, offset: int, data: HostArray) -> None:
+        """Copy bytes in; they are there on return, for launches on any queue."""
+        queue = self.default_queue.handle
+        self.driver.write(queue, memory, offset, data)
+        if not self.portrait.host_memory:
+            wait_quietly(self.driver.mark(queue))
 
     def _copied(self, source: Array) -> Array:
         """A copy that does not leave the device."""

@@ -133,7 +133,9 @@ def _options(compiler: str, arch: int, late_types: bool) -> list[str]:
 def _headers(compiler: str, arch: int, late_types: bool) -> list[str]:
     """The options that give the shim's headers, precompiled."""
     options = _options(compiler, arch, late_types)
-    folder = cache_folder() / f"headers-{_digest(_content(compiler), compiler, *options)}"
+    # a precompiled header names the folder that its headers lie in
+    key = _digest(_content(compiler), compiler, str(_INCLUDE), *options)
+    folder = cache_folder() / f"headers-{key}"
     first = _INCLUDE / ("kernel_operator.h" if arch != 3510 else "simt_api/asc_simt.h")
     clang = "clang" in Path(compiler).name
     copy = folder / first.name
