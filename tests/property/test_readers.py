@@ -21,7 +21,7 @@ from hetir.ir.core import Module
 from hetir.runtime.cache import Cache
 
 ROOT = Path(__file__).parents[2]
-GOLDEN = ROOT / "tests" / "golden" / "checkpoint" / "v1.hetck"
+GOLDEN = ROOT / "tests" / "unit" / "files" / "v1.hetck"
 COUNT = int(os.environ.get("HETIR_MUTATED", "1500"))
 
 

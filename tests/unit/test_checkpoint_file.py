@@ -24,7 +24,7 @@ META = {"format": 1, "what": "a test"}
 POINTS = (
     "opened", "written", "flushed", "linked", "kept", "renamed", "synced", "pointed", "done",
 )  # fmt: skip
-GOLDEN = Path(__file__).parent.parent / "golden" / "checkpoint" / "v1.hetck"
+GOLDEN = Path(__file__).parent / "files" / "v1.hetck"
 
 
 def tensors(seed: int, size: int = 1000) -> dict[str, np.ndarray]:
