@@ -310,6 +310,15 @@ def for_evaluator(kernel: Kernel) -> Artifact:
     return describe(kernel, print_kernel(kernel), None)
 
 
+def for_launch(
+    kernel: Kernel, layout: Layout, target: str, workgroup: Dims, facts: int
+) -> Artifact:
+    """The code for launches of some facts (see `runtime.Packer`) on a device's target."""
+    if target == "hetir":
+        return for_evaluator(kernel)
+    return lower(kernel, target, workgroup, promised(facts, layout, target))
+
+
 def describe(kernel: Kernel, text: str, workgroup: Dims | None) -> Artifact:
     """An artifact that holds hetIR text and no code."""
     made = Artifact(

@@ -276,7 +276,7 @@ class Kernel:
             workgroup=items,
             queue=queue,
             after=after,
-            records=_records(made.artifact, groups, items),
+            records=records.request(made.artifact, groups, items),
             block=block,
         )
 
@@ -314,7 +314,8 @@ class Kernel:
             self._record(tuple(map(runtime.as_operand, arguments)), "cpu", grid, workgroup)
             return
         made, values, block = self._ready(arguments, "cpu", grid, workgroup)
-        made.program.run(values, grid, workgroup, _records(made.artifact, grid, workgroup), block)
+        told = records.request(made.artifact, grid, workgroup)
+        made.program.run(values, grid, workgroup, told, block)
 
     def _record(
         self, values: tuple[Any, ...], device: Any, grid: Dims, workgroup: Dims
@@ -324,7 +325,7 @@ class Kernel:
         def ready(given: tuple[Any, ...]) -> runtime.Ready:
             operands = tuple(map(runtime.as_operand, given))
             made, whole, block = self._ready(operands, device, grid, workgroup)
-            told = _records(made.artifact, grid, workgroup)
+            told = records.request(made.artifact, grid, workgroup)
             return runtime.Ready(made.program, whole, block, told)
 
         node = runtime.Node(
@@ -496,11 +497,3 @@ class Kernel:
             artifact = compiler.lower(found.kernel, on.target, workgroup, assumptions)
         program = on.load(artifact, names=(*("self" for _ in self.bound), *self.parameters))
         return Compiled(on.name, workgroup, assumptions, artifact, program)
-
-
-def _records(artifact: Artifact, grid: Dims, workgroup: Dims) -> runtime.Records | None:
-    """The hidden buffer, for kernels that print or check."""
-    if not artifact.sites:
-        return None
-    finish = records.finish(artifact, print, grid, workgroup)
-    return runtime.Records(size=records.CAPACITY_BYTES, finish=finish)

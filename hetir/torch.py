@@ -262,26 +262,11 @@ def _several(given: Tensors) -> tuple[torch.Tensor, ...]:
     return (given,) if isinstance(given, torch.Tensor) else tuple(given)
 
 
-def _plain(kernel: Kernel) -> Callable[[int, Any], Any]:
-    """Makes an argument one that a launch takes: no gradient, contiguous where that is declared."""
-    dense = frozenset(
-        place
-        for place, given in enumerate(kernel.parameters)
-        if (declared := kernel.declared_array(given)) is not None
-        and declared.strides is not None
-        and declared.strides[-1] == 1
-    )
-
-    def convert(place: int, value: Any) -> Any:
-        if not isinstance(value, torch.Tensor):
-            return value
-        if value.requires_grad:
-            value = value.detach()
-        if place in dense and value.ndim and value.stride(-1) != 1 and value.size(-1) != 1:
-            return value.contiguous()
-        return value
-
-    return convert
+def _plain(value: Any) -> Any:
+    """An argument as a launch takes it, without its gradient."""
+    if isinstance(value, torch.Tensor) and value.requires_grad:
+        return value.detach()
+    return value
 
 
 def _runner(
@@ -296,7 +281,6 @@ def _runner(
 
     `written` are the places of inputs that the kernel writes.
     """
-    convert = _plain(kernel)
 
     def run(*given: Any) -> Any:
         _check_written(name, kernel, written, given)
@@ -306,7 +290,7 @@ def _runner(
                 f"`outputs` of `{name}` gave {len(_several(made))} tensors",
                 hint=f"its outputs are {', '.join(kernel.parameters[len(given) :])}",
             )
-        values = [convert(n, v) for n, v in enumerate((*given, *_several(made)))]
+        values = [_plain(v) for v in (*given, *_several(made))]
         grid = compiler.dims(shape.grid(*given))
         if 0 not in grid:
             try:

@@ -253,7 +253,7 @@ class _Run:
             given,
             grid=job.grid,
             workgroup=job.workgroup,
-            records=_records(artifact),
+            records=records.request(artifact, job.grid, job.workgroup),
             block=block,
         )
 
@@ -368,7 +368,7 @@ class _Parts:
             given,
             grid=job.grid,
             workgroup=job.workgroup,
-            records=_records(artifact),
+            records=records.request(artifact, job.grid, job.workgroup),
             block=block,
         )
         launch.wait()
@@ -410,13 +410,6 @@ def capacity(job: Job, tickets: int) -> int:
     return max(1, tickets, min(job.groups, wanted))
 
 
-def _records(artifact: Artifact) -> runtime.Records | None:
-    if not artifact.sites:
-        return None
-    finish = records.finish(artifact, print)
-    return runtime.Records(size=records.CAPACITY_BYTES, finish=finish)
-
-
 @dataclass(slots=True)
 class _Code:
     """One form of a kernel for one device, compiled for what launches promise of arguments.
@@ -443,11 +436,10 @@ class _Code:
             allowed = device.portrait.limits
             needed = compiler.shared_bytes(self.kernel, allowed.shared_alignment)
             limits.check_shared(allowed, needed)
-            if device.target == "hetir":
-                artifact = compiler.for_evaluator(self.kernel)
-            else:
-                promised = compiler.promised(facts, self.layout, device.target)
-                artifact = compiler.lower(self.kernel, device.target, workgroup, promised)
+            compiler.check_progress(self.kernel, device.name, device.portrait.progress)
+            artifact = compiler.for_launch(
+                self.kernel, self.layout, device.target, workgroup, facts
+            )
             found = artifact, device.load(artifact, names=self.packer.names)
             self.programs[key] = found
         return found

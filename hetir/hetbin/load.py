@@ -128,7 +128,8 @@ class BuiltKernel:
         values = self._bind(arguments, named)
         groups, items = compiler.dims(grid), compiler.dims(workgroup)
         made, block = self._ready(values, "cpu", groups, items)
-        made.program.run(values, groups, items, _records(made.artifact, groups, items), block)
+        told = records.request(made.artifact, groups, items)
+        made.program.run(values, groups, items, told, block)
 
     def launch(
         self,
@@ -163,7 +164,7 @@ class BuiltKernel:
             workgroup=items,
             queue=queue,
             after=after,
-            records=_records(made.artifact, groups, items),
+            records=records.request(made.artifact, groups, items),
             block=block,
         )
 
@@ -295,7 +296,7 @@ class BuiltKernel:
                 return _Loaded(payload.artifact, on.load(payload.artifact, self.parameters))
             except runtime.DeviceError:
                 continue  # such as a variant of SPIR-V that the device does not take
-        artifact = _compiled(entry, on, workgroup, facts)
+        artifact = compiler.for_launch(entry.kernel, entry.layout, on.target, workgroup, facts)
         return _Loaded(artifact, on.load(artifact, self.parameters))
 
 
@@ -336,19 +337,3 @@ def _rank(payload: Payload) -> tuple[Any, ...]:
         promised.disjoint,
         sum(promised.aligned),
     )
-
-
-def _compiled(entry: Specialisation, on: runtime.Device, workgroup: Dims, facts: int) -> Artifact:
-    """Code made of the hetIR, as a launch of the Python kernel makes it."""
-    if on.target == "hetir":
-        return compiler.for_evaluator(entry.kernel)
-    promised = compiler.promised(facts, entry.layout, on.target)
-    return compiler.lower(entry.kernel, on.target, workgroup, promised)
-
-
-def _records(artifact: Artifact, grid: Dims, workgroup: Dims) -> runtime.Records | None:
-    """The hidden buffer, for kernels that print or check."""
-    if not artifact.sites:
-        return None
-    finish = records.finish(artifact, print, grid, workgroup)
-    return runtime.Records(size=records.CAPACITY_BYTES, finish=finish)

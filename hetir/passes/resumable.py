@@ -8,32 +8,19 @@ is double-buffered: a work-item may still be reading the last decision while the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from enum import IntEnum
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from hetir.ir import ops
-from hetir.ir.build import Builder
 from hetir.ir.core import Kernel, Operation, Param, Region, Value
 from hetir.ir.ops import Spec
 from hetir.ir.types import BOOL, I32, I64, ArrayType, Scalar, static_array
+from hetir.passes.emit import Emit
 from hetir.passes.regions import LOOPS
-from hetir.passes.safe_points import Plan, SafePoint, Slot, elements, recomputable
+from hetir.passes.safe_points import Plan, recomputable
+from hetir.passes.stopping import DONE, NOT_STARTED, NUMBER_BITS, Control, Names, Stopping
 
-NUMBER_BITS = 16
-"""Low bits of a status: the safe point. Above them the ticket, the place in the saved state."""
-DONE = -1
-NOT_STARTED = 0
-
-
-class Control(IntEnum):
-    """The words of the control array (i32)."""
-
-    STOP = 0
-    PASSED = 1
-    LIMIT = 2
-    CAPACITY = 3
-    TICKETS = 4
+__all__ = ["DONE", "NOT_STARTED", "NUMBER_BITS", "Control", "Hidden", "Resumable"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,80 +84,24 @@ class _State:
         return (self.phase,) if self.target is None else (self.phase, self.target)
 
 
-class _Emit(Builder):
-    """A builder with the few shapes that this pass writes."""
-
-    def number(self, value: int) -> Value:
-        return self.const(I64, value)
-
-    def when(self, cond: Value, then: Callable[[_Emit], None]) -> None:
-        """`if cond: then`."""
-        self.choose(cond, then, lambda _: None)
-
-    def choose(
-        self,
-        cond: Value,
-        then: Callable[[_Emit], Sequence[Value] | None],
-        other: Callable[[_Emit], Sequence[Value] | None],
-    ) -> tuple[Value, ...]:
-        """An `if` with results."""
-        regions: list[Region] = []
-        kinds: list[ops.Type] = []
-        for write in (then, other):
-            inner = _Emit(self.loc)
-            values = tuple(write(inner) or ())
-            if not inner.body or not inner.body[-1].spec.terminator:
-                inner.emit(ops.YIELD, *values)
-                kinds = [v.type for v in values]
-            regions.append(inner.region())
-        return self.emit(ops.IF, cond, types=kinds, regions=tuple(regions)).results
-
-    def count(
-        self, start: Value, stop: Value, step: Value, body: Callable[[_Emit, Value], None]
-    ) -> None:
-        """`for i in range(start, stop, step): body`."""
-        index, inner = Value(I64), _Emit(self.loc)
-        body(inner, index)
-        inner.emit(ops.YIELD)
-        self.emit(ops.FOR, start, stop, step, types=(), regions=(inner.region(index),))
+_Writer = Callable[[Operation, _State, Emit, Operation | None], tuple[Value, ...]]
 
 
-_Writer = Callable[[Operation, _State, _Emit, Operation | None], tuple[Value, ...]]
-
-
-@dataclass(slots=True)
-class _Names:
-    """Values that all of the kernel sees: hidden parameters, ids, the shared flags."""
-
-    control: Value | None
-    status: Value | None
-    saved: Mapping[Scalar, Value]
-    restored: Mapping[Scalar, Value] = field(default_factory=dict[Scalar, Value])
-    group: Value = field(init=False)
-    local: Value = field(init=False)
-    items: Value = field(init=False)
-    first: Value = field(init=False)
-    flags: Value = field(init=False)
-    ticket: Value = field(init=False)
-    start: Value = field(init=False)
-
-
-class _Lowering:
+class _Lowering(Stopping):
     def __init__(self, plan: Plan, kind: Resumable) -> None:
-        self.plan = plan
-        self.kind = kind
-        self.again = recomputable(plan.kernel)
-        self.env: dict[Value, Value] = {}
         hidden = kind.hidden(plan)
         self.values = [Value(t, n) for n, t in zip(hidden.names, hidden.types, strict=True)]
         named = dict(zip(hidden.names, self.values, strict=True))
         self.before = named.get("before")
-        self.at = _Names(
+        at = Names(
             named.get("control"),
             named.get("status"),
             {t: named[f"saved_{t}"] for t in plan.types if kind.polls},
             {t: named[f"restored_{t}"] for t in plan.types if kind.resume},
         )
+        super().__init__(plan, at, counts=kind.counts)
+        self.kind = kind
+        self.again = recomputable(plan.kernel)
         self.owned: set[Operation] = set()
         self.numbers: dict[Operation, tuple[int, int]] = {}
         self._number(plan.kernel.body)
@@ -181,12 +112,12 @@ class _Lowering:
         kernel = self.plan.kernel
         python = 1 + max((int(p.source[0]) for p in kernel.params), default=-1)
         extra = tuple(Param(v, (python + i,)) for i, v in enumerate(self.values))
-        out = _Emit(kernel.loc)
+        out = Emit(kernel.loc)
         state = self.entry(out)
         self.body(kernel.body, state, out, None)
         return replace(kernel, params=(*kernel.params, *extra), body=out.region())
 
-    def entry(self, out: _Emit) -> _State:
+    def entry(self, out: Emit) -> _State:
         """Ids, the shared flags, where to go on, and the safe point before the first op."""
         at = self.at
         sizes = [out.value(ops.GROUP_SIZE, axis=a) for a in range(3)]
@@ -214,59 +145,28 @@ class _Lowering:
         return state
 
     @staticmethod
-    def _linear(out: _Emit, spec: Spec, sizes: Sequence[Value]) -> Value:
+    def _linear(out: Emit, spec: Spec, sizes: Sequence[Value]) -> Value:
         x, y, z = (out.value(spec, axis=a) for a in range(3))
         rows = out.value(ops.ADD, out.value(ops.MUL, z, sizes[1]), y)
         return out.value(ops.ADD, out.value(ops.MUL, rows, sizes[0]), x)
 
-    def begin(self, state: _State, out: _Emit) -> None:
+    def begin(self, state: _State, out: Emit) -> None:
         """The safe point of every kernel: before a workgroup starts, or starts again."""
 
-        def stop(o: _Emit) -> None:
+        def stop(o: Emit) -> None:
             o.when(self.at.first, lambda i: self.publish(i, i.number(NOT_STARTED)))
             o.emit(ops.RETURN)
 
-        def ask(o: _Emit) -> None:
-            self.poll(state, o)
+        def ask(o: Emit) -> None:
+            self.poll(state.phase, o)
             o.emit(ops.BARRIER, attrs={"scope": "workgroup"})
-            o.when(self.told(state, o), stop)
+            o.when(self.told(state.phase, o), stop)
 
         if state.target is None:
             ask(out)
         else:  # a workgroup that goes on from a saved state stops behind it at the earliest
             out.when(out.value(ops.EQ, state.target, out.number(0)), ask)
         state.phase = out.number(1)
-
-    # ---- the decision ----------------------------------------------------------------------
-
-    def poll(self, state: _State, out: _Emit) -> None:
-        """The first work-item reads whether to stop and writes the flag of this phase."""
-        control = self.at.control
-        assert control is not None
-        order = {"order": "relaxed", "scope": "device"}
-
-        def ask(o: _Emit) -> None:
-            if self.kind.counts:
-                place, one = o.number(Control.PASSED), o.const(I32, 1)
-                attrs = {"kind": "add", **order}
-                passed = o.emit(ops.ATOMIC_RMW, control, place, one, attrs=attrs).result
-                limit = o.value(ops.LOAD, control, o.number(Control.LIMIT))
-                stop = o.value(ops.CAST, o.value(ops.GE, passed, limit), to=I32)
-            else:
-                place = o.number(Control.STOP)
-                stop = o.emit(ops.ATOMIC_LOAD, control, place, attrs=order).result
-            o.emit(ops.STORE, self.at.flags, state.phase, stop)
-
-        out.when(self.at.first, ask)
-
-    def told(self, state: _State, out: _Emit) -> Value:
-        flag = out.value(ops.LOAD, self.at.flags, state.phase)
-        return out.value(ops.NE, flag, out.const(I32, 0))
-
-    def publish(self, out: _Emit, word: Value) -> None:
-        attrs = {"order": "release", "scope": "device"}
-        assert self.at.status is not None
-        out.emit(ops.ATOMIC_STORE, self.at.status, self.at.group, word, attrs=attrs)
 
     # ---- structure -------------------------------------------------------------------------
 
@@ -290,7 +190,7 @@ class _Lowering:
         body: Sequence[Operation],
         ends: Sequence[Value],
         state: _State,
-        out: _Emit,
+        out: Emit,
         loop: Operation | None,
     ) -> None:
         """Write ops of a region, `ends` the operands of its terminator.
@@ -331,7 +231,7 @@ class _Lowering:
         write: _Writer,
         passed: int | None,
         state: _State,
-        out: _Emit,
+        out: Emit,
         loop: Operation | None,
     ) -> None:
         """Write an op with `write`, or go past it where the workgroup goes on behind `passed`."""
@@ -343,12 +243,12 @@ class _Lowering:
         assert state.target is not None
         before = _State(state.phase, state.target)
 
-        def run(o: _Emit) -> tuple[Value, ...]:
+        def run(o: Emit) -> tuple[Value, ...]:
             inner = _State(before.phase, before.target)
             made = write(op, inner, o, loop)
             return (*inner.values, *made)
 
-        def skip(o: _Emit) -> tuple[Value, ...]:
+        def skip(o: Emit) -> tuple[Value, ...]:
             return (*before.values, *(self.restored(v, o) for v in results))
 
         runs = out.value(ops.LE, state.target, out.number(passed))
@@ -360,7 +260,7 @@ class _Lowering:
         segment: Sequence[Operation],
         used: set[Value],
         state: _State,
-        out: _Emit,
+        out: Emit,
         loop: Operation | None,
         guarded: bool,
         passed: int,
@@ -379,7 +279,7 @@ class _Lowering:
         outs = [v for op in bound for v in op.results if isinstance(v.type, Scalar) and v in used]
         kept = dict(self.env)
 
-        def run(o: _Emit) -> tuple[Value, ...]:
+        def run(o: Emit) -> tuple[Value, ...]:
             for op in bound:
                 self.copy(op, state, o, loop)
             return tuple(self.env[v] for v in outs)
@@ -398,19 +298,9 @@ class _Lowering:
             return True
         return bool(op.results) and self.again.issuperset(op.results)
 
-    def restored(self, value: Value, out: _Emit) -> Value:
-        """A scalar from the saved state, or zero where no safe point needs it."""
-        slot = self.plan.slots.get(value)
-        if slot is None:
-            assert isinstance(value.type, Scalar)
-            return out.const(value.type, 0)
-        return out.value(
-            ops.LOAD, self.at.restored[slot.element], self.index(slot, self.at.start, out)
-        )
-
     # ---- ops -------------------------------------------------------------------------------
 
-    def copy(self, op: Operation, state: _State, out: _Emit, loop: Operation | None) -> None:
+    def copy(self, op: Operation, state: _State, out: Emit, loop: Operation | None) -> None:
         """One op without safe points, its exits carrying the state of the loop around."""
         out.body.append(self._copied(op, state, loop))
         if self.kind.initialise and op.spec is ops.ALLOC and op.result in self.plan.slots:
@@ -432,7 +322,7 @@ class _Lowering:
         return Region(args, tuple([self._copied(op, state, loop) for op in region.body]))
 
     def structure(
-        self, op: Operation, state: _State, out: _Emit, loop: Operation | None
+        self, op: Operation, state: _State, out: Emit, loop: Operation | None
     ) -> tuple[Value, ...]:
         """An `if` or a loop with safe points inside; gives its results, less the state."""
         write = self.branch if op.spec is ops.IF else self.loop
@@ -443,7 +333,7 @@ class _Lowering:
         state.target = new[1] if count == 2 else None
         return results[: len(results) - count]
 
-    def inside(self, op: Operation, state: _State, out: _Emit) -> Value | None:
+    def inside(self, op: Operation, state: _State, out: Emit) -> Value | None:
         """Whether the workgroup goes on from a safe point inside the op."""
         if state.target is None:
             return None
@@ -452,7 +342,7 @@ class _Lowering:
         return out.value(ops.AND, low, out.value(ops.LE, state.target, out.number(last)))
 
     def branch(
-        self, op: Operation, state: _State, out: _Emit, loop: Operation | None
+        self, op: Operation, state: _State, out: Emit, loop: Operation | None
     ) -> tuple[Value, ...]:
         cond = self.env.get(op.operands[0], op.operands[0])
         for side, region in enumerate(op.regions):
@@ -464,13 +354,13 @@ class _Lowering:
                 cond = out.value(ops.SELECT, within, out.const(BOOL, side == 0), cond)
         regions: list[Region] = []
         for region in op.regions:
-            inner, now = _Emit(op.loc), _State(state.phase, state.target)
+            inner, now = Emit(op.loc), _State(state.phase, state.target)
             self.body(region, now, inner, loop)
             regions.append(inner.region())
         kinds = [v.type for v in (*op.results, *state.values)]
         return out.emit(ops.IF, cond, types=kinds, regions=tuple(regions), loc=op.loc).results
 
-    def body(self, region: Region, state: _State, out: _Emit, loop: Operation | None) -> None:
+    def body(self, region: Region, state: _State, out: Emit, loop: Operation | None) -> None:
         """A whole region; a `yield` at its end gains the state."""
         last = region.terminator
         self.region(region.body[:-1], last.operands, state, out, loop)
@@ -480,7 +370,7 @@ class _Lowering:
         out.body.append(made)
 
     def loop(
-        self, op: Operation, state: _State, out: _Emit, _: Operation | None
+        self, op: Operation, state: _State, out: Emit, _: Operation | None
     ) -> tuple[Value, ...]:
         (region,) = op.regions
         operands = [self.env.get(v, v) for v in op.operands]
@@ -502,7 +392,7 @@ class _Lowering:
         new = tuple(Value(v.type, v.name) for v in args)
         self.env.update(zip(args, new, strict=True))
         carried = tuple(Value(v.type) for v in state.values)
-        inner, now = _Emit(op.loc), _State(carried[0], carried[1] if len(carried) == 2 else None)
+        inner, now = Emit(op.loc), _State(carried[0], carried[1] if len(carried) == 2 else None)
         self.body(region, now, inner, op)
         kinds = [v.type for v in (*op.results, *carried)]
         return out.emit(
@@ -518,18 +408,18 @@ class _Lowering:
     # ---- a safe point ----------------------------------------------------------------------
 
     def stop_here(
-        self, op: Operation, state: _State, out: _Emit, _: Operation | None
+        self, op: Operation, state: _State, out: Emit, _: Operation | None
     ) -> tuple[Value, ...]:
         """Ask, wait, and stop if told to; or arrive here from a saved state."""
         point = self.plan.by_op[op]
 
-        def ask(o: _Emit) -> None:
+        def ask(o: Emit) -> None:
             if self.kind.polls:
-                self.poll(state, o)
+                self.poll(state.phase, o)
             if self.kind.polls or op in self.owned:
                 o.emit(ops.BARRIER, attrs={"scope": "workgroup"}, loc=point.op.loc)
             if self.kind.polls:
-                o.when(self.told(state, o), lambda i: self.save(point, i))
+                o.when(self.told(state.phase, o), lambda i: self.save(point, i))
 
         if state.target is None:
             ask(out)
@@ -541,115 +431,6 @@ class _Lowering:
         held = tuple(self.env.get(v, v) for v in point.op.operands)
         self.env.update(zip(point.op.results, held, strict=True))
         return ()
-
-    def save(self, point: SafePoint, out: _Emit) -> None:
-        """Take a place in the state, write what is live there, then the status; and return."""
-        at = self.at
-        control = at.control
-        assert control is not None
-
-        def take(o: _Emit) -> None:
-            attrs = {"kind": "add", "order": "relaxed", "scope": "device"}
-            place, one = o.number(Control.TICKETS), o.const(I32, 1)
-            old = o.emit(ops.ATOMIC_RMW, control, place, one, attrs=attrs).result
-            o.emit(ops.STORE, at.ticket, o.number(0), old)
-
-        out.when(at.first, take)
-        out.emit(ops.BARRIER, attrs={"scope": "workgroup"})
-        ticket = out.value(ops.LOAD, at.ticket, out.number(0))
-        room = out.value(ops.LOAD, control, out.number(Control.CAPACITY))
-        wide = out.value(ops.CAST, ticket, to=I64)
-
-        def write(o: _Emit) -> None:
-            for slot in point.slots:
-                self.move(slot, wide, o, saving=True)
-            o.emit(ops.BARRIER, attrs={"scope": "workgroup"})
-            shifted = o.value(ops.SHL, wide, o.number(NUMBER_BITS))
-            word = o.value(ops.OR, shifted, o.number(point.number))
-            o.when(at.first, lambda i: self.publish(i, word))
-            o.emit(ops.RETURN)
-
-        # without room the workgroup goes on, and stops at its end
-        out.when(out.value(ops.LT, ticket, room), write)
-
-    def arrive(self, point: SafePoint, out: _Emit) -> None:
-        """Bring arrays back; scalars were, where they are defined."""
-        for slot in point.slots:
-            if slot.kind in ("private", "shared"):
-                self.move(slot, self.at.start, out, saving=False)
-        out.emit(ops.BARRIER, attrs={"scope": "workgroup"})
-
-    def move(self, slot: Slot, ticket: Value, out: _Emit, *, saving: bool) -> None:
-        """Copy one slot to or from the state."""
-        arrays = self.at.saved if saving else self.at.restored
-        state = arrays[slot.element]
-        value = self.env.get(slot.value, slot.value)
-        if slot.kind == "varying":
-            out.emit(ops.STORE, state, self.index(slot, ticket, out), value)
-            return
-        if slot.kind == "uniform":
-            out.when(
-                self.at.first,
-                lambda o: o.emit(ops.STORE, state, self.index(slot, ticket, o), value) and None,
-            )
-            return
-        private = slot.kind == "private"
-        start, step = (out.number(0), out.number(1)) if private else (self.at.local, self.at.items)
-
-        def copy(o: _Emit, flat: Value) -> None:
-            inner = _unflatten(slot.value.type, flat, o)
-            place = self.index(slot, ticket, o, flat)
-            if saving:
-                o.emit(ops.STORE, state, place, o.value(ops.LOAD, value, *inner))
-            else:
-                o.emit(ops.STORE, value, *inner, o.value(ops.LOAD, state, place))
-
-        out.count(start, out.number(slot.count), step, copy)
-
-    def index(self, slot: Slot, ticket: Value, out: _Emit, flat: Value | None = None) -> Value:
-        """Where an element lies: by place, ticket and work-item; shared arrays come last."""
-        plan, at = self.plan, self.at
-        assert at.control is not None
-        capacity = out.value(
-            ops.CAST, out.value(ops.LOAD, at.control, out.number(Control.CAPACITY)), to=I64
-        )
-        place = out.number(slot.place)
-        if flat is not None:
-            place = out.value(ops.ADD, place, flat)
-        if slot.kind == "shared":
-            row = out.value(ops.MUL, ticket, out.number(plan.elements(slot.element, shared=True)))
-            words = out.number(plan.elements(slot.element, shared=False))
-            items = out.value(ops.MUL, out.value(ops.MUL, words, capacity), at.items)
-            return out.value(ops.ADD, out.value(ops.ADD, items, row), place)
-        rows = out.value(ops.ADD, out.value(ops.MUL, place, capacity), ticket)
-        first = out.value(ops.MUL, rows, at.items)
-        return first if slot.kind == "uniform" else out.value(ops.ADD, first, at.local)
-
-    def clear(self, old: Value, out: _Emit) -> None:
-        """Zeros in a new array."""
-        kind, array = old.type, self.env[old]
-        assert isinstance(kind, ArrayType)
-        shared = kind.space == "shared"
-        start, step = (self.at.local, self.at.items) if shared else (out.number(0), out.number(1))
-        zero = out.const(kind.element, 0)
-
-        def store(o: _Emit, flat: Value) -> None:
-            o.emit(ops.STORE, array, *_unflatten(kind, flat, o), zero)
-
-        out.count(start, out.number(elements(kind)), step, store)
-        if shared:
-            out.emit(ops.BARRIER, attrs={"scope": "workgroup"})
-
-
-def _unflatten(kind: object, flat: Value, out: _Emit) -> list[Value]:
-    """The indices of an element by its place in C order."""
-    assert isinstance(kind, ArrayType)
-    found: list[Value] = []
-    for extent in reversed((kind.shape or ())[1:]):
-        size = out.number(extent)
-        found.append(out.value(ops.REM, flat, size))
-        flat = out.value(ops.DIV, flat, size)
-    return [flat, *reversed(found)] if kind.shape else []
 
 
 def _used(body: Sequence[Operation]) -> set[Value]:

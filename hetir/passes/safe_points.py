@@ -9,7 +9,7 @@ private and shared ones are saved by content, views are made again.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -19,6 +19,7 @@ from hetir.ir.canonical import PURE, canonical_text
 from hetir.ir.core import Kernel, Operation, Region, Value, walk
 from hetir.ir.types import I64, ArrayType, Scalar
 from hetir.passes.lower_exits import trip_count
+from hetir.passes.progress import waits_on
 from hetir.passes.regions import (
     LOOPS,
     count,
@@ -165,6 +166,7 @@ def _stops(op: Operation) -> bool:
 
 
 def _refuse(kernel: Kernel) -> None:
+    made = definitions(kernel.body)
     for op in walk(kernel.body):
         if op.spec is ops.BARRIER and op.attrs["scope"] == "device":
             labels = (Label(op.loc, "all workgroups wait for each other here"),) if op.loc else ()
@@ -173,7 +175,8 @@ def _refuse(kernel: Kernel) -> None:
                 *labels,
                 hint="split it into two launches at the barrier",
             )
-        if op.spec in LOOPS and (read := _waits(op)) is not None:
+        read = waits_on(op, made) if op.spec in LOOPS else None
+        if read is not None and _is_global(read.operands[0]):
             labels = (Label(read.loc, "this may wait for another workgroup"),) if read.loc else ()
             raise NotCheckpointableError(
                 "a loop that waits for another workgroup cannot be stopped",
@@ -182,45 +185,8 @@ def _refuse(kernel: Kernel) -> None:
             )
 
 
-def _waits(loop: Operation) -> Operation | None:
-    """The atomic access to global memory that decides when a loop ends, or None."""
-    made = {v: op for op in walk(loop.regions[0]) for v in op.results}
-    for test in _tests(loop.regions[0]):
-        seen: set[Value] = set()
-        waiting = [test]
-        while waiting:
-            value = waiting.pop()
-            op = made.get(value)
-            if value in seen or op is None:
-                continue
-            seen.add(value)
-            if op.name.startswith("atomic.") and _is_global(op.operands[0]):
-                return op
-            waiting += op.operands
-            waiting += (v for r in op.regions for v in r.terminator.operands)
-    return None
-
-
 def _is_global(array: Value) -> bool:
     return not isinstance(array.type, Scalar) and array.type.space == "global"
-
-
-def _tests(region: Region) -> Iterator[Value]:
-    """The conditions in a loop's body under which it is left."""
-    for op in region.body:
-        if op.spec is ops.IF:
-            leaves = [r for r in op.regions if _leaves(r)]
-            if leaves:
-                yield op.operands[0]
-            for inner in op.regions:
-                yield from _tests(inner)
-
-
-def _leaves(region: Region) -> bool:
-    """Whether a `break` or `return` out of the loop around stands in the region."""
-    if region.terminator.spec in (ops.BREAK, ops.RETURN):
-        return True
-    return any(_leaves(r) for op in region.body if op.spec is ops.IF for r in op.regions)
 
 
 # ---- where they stand ----------------------------------------------------------------------

@@ -214,7 +214,6 @@ def put(place, text, monkeypatch):
 
 
 @needs_gxx
-@pytest.mark.skipif(shutil.which("cmake") is None, reason="no cmake")
 @pytest.mark.parametrize(("target", "more"), [("910b", ""), ("950", " --enable-simt")])
 def test_cmake_builds_the_project_where_there_is_a_package(tmp_path, bisheng, target, more):
     build.write(compiled(f"ascend:{target}"), tmp_path / "project", combine.parameters)

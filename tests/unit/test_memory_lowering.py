@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from hetir.backends.ptx.assembler import find
 from hetir.memory.lower import RefusedError, lower, one_scope
 from hetir.memory.lowering import (
     AARCH64,
@@ -206,7 +206,7 @@ def test_a_refused_operation_says_why() -> None:
         lower(program((update,)), VULKAN)
 
 
-PTXAS = shutil.which("ptxas")
+PTXAS = find("ptxas")  # of the test extra
 
 
 def ptx_line(text: str) -> str:
@@ -224,7 +224,6 @@ def ptx_line(text: str) -> str:
     return f"{opcode}{operands.get(head, '')};"
 
 
-@pytest.mark.skipif(PTXAS is None, reason="no ptxas")
 @pytest.mark.parametrize(("target", "arch"), [(PTX_SM_75, "sm_75"), (PTX_SM_90, "sm_90")])
 def test_nvidias_assembler_takes_every_instruction(target: str, arch: str, tmp_path: Path) -> None:
     steps = [s for key, r in TABLE.items() if key[0] == target for s in (*r.steps, *r.unfenced)]

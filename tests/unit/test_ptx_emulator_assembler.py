@@ -153,7 +153,6 @@ UNDOCUMENTED = (
 """What the assembler takes, and the ISA document does not have."""
 
 
-@pytest.mark.skipif(PTXAS is None, reason="ptxas is not installed")
 @pytest.mark.parametrize("family", [arithmetic, conversions, comparisons, memory, atomics])
 def test_emulator_and_assembler_take_the_same(family):
     bodies = list(family())

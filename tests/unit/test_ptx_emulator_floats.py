@@ -190,6 +190,7 @@ FORMATS = {"f16": (np.dtype(np.float16), Values(np.float16, 16)), "bf16": (BF16,
 def narrow_values(dtype, count=500):
     raw = RNG.integers(0, 2**16, count).astype(np.uint16)
     raw[:10] = [0, 0x8000, 1, 0x8001, 0x3FF, 0x400, 0x7F, 0x80, 0x3C00, 0x3F80]
+    raw[10:14] = 0x7FC1  # a NaN in both formats
     near = slice(count // 3, count)
     base = 0x3800 if dtype == np.float16 else 0x3F00
     raw[near] = base + RNG.integers(0, 0x800, count - count // 3)

@@ -21,7 +21,7 @@ from hetir.ir.text import parse_kernel
 from hetir.passes.simplify import simplify
 from hetir.target import Assumptions
 from hetir.testing import differences
-from tests.unit.ptx_support import CHIPS, assemble_together, needs_ptxas, promised
+from tests.unit.ptx_support import CHIPS, assemble_together, promised
 
 NVDISASM = assembler.find("nvdisasm")
 LLVM_OF_GOLDEN = "22."
@@ -85,7 +85,6 @@ def figures(log: str) -> dict[str, tuple[int, int, int]]:
     return found
 
 
-@needs_ptxas
 @pytest.mark.parametrize(
     "chip", [pytest.param(c, marks=() if c == "sm_90" else pytest.mark.slow) for c in CHIPS]
 )
@@ -160,7 +159,6 @@ def test_golden_text(name: str, chip: str, golden: Any) -> None:
         assert made.binary[:4] == b"\x7fELF"
 
 
-@needs_ptxas
 @pytest.mark.skipif(NVDISASM is None, reason="no nvdisasm: pip install nvidia-cuda-nvdisasm")
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90"])
 def test_fences_reach_the_machine_code(chip: str) -> None:
@@ -179,7 +177,6 @@ def test_fences_reach_the_machine_code(chip: str) -> None:
 # ---- artifacts ---------------------------------------------------------------------------
 
 
-@needs_ptxas
 def test_an_artifact_has_a_cubin_and_the_assemblers_figures() -> None:
     made = compile_kernel(library_kernel("saxpy", SIGNATURES["saxpy"]), target="ptx:sm_90a")
     assert made.binary is not None
@@ -205,7 +202,6 @@ def test_without_an_assembler_there_is_ptx_and_a_guess_says_so(
         assembler.find.cache_clear()
 
 
-@needs_ptxas
 def test_what_the_assembler_refuses_is_said() -> None:
     wrong = ".version 7.0\n.target sm_80\n.address_size 64\n.entry k() { nonsense.b32; }\n"
     said = r"ptxas \d.* refuses the PTX for `sm_80`: .*nonsense"

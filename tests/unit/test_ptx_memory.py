@@ -22,7 +22,6 @@ from tests.unit.ptx_support import (
     CHIPS,
     assemble_together,
     launch,
-    needs_ptxas,
     promised,
     run,
 )
@@ -409,7 +408,6 @@ def test_grids_past_the_hardware_limits_run_in_pieces(most: tuple[int, int, int]
     np.testing.assert_array_equal(out, want)
 
 
-@needs_ptxas
 @pytest.mark.parametrize(
     "chip", [pytest.param(c, marks=() if c == "sm_90" else pytest.mark.slow) for c in CHIPS]
 )

@@ -13,7 +13,7 @@ import pytest
 import hetir
 from hetir.backends.ptx.native import INSTRUCTIONS
 from hetir.ir import ops
-from tests.unit.ptx_support import CHIPS, assemble_together, needs_ptxas
+from tests.unit.ptx_support import CHIPS, assemble_together
 from tests.unit.test_math_native import native, reproducible
 
 SIGNATURE = "f32[::1], f32[:, ::1]"
@@ -73,7 +73,6 @@ def test_values_are_within_the_stated_errors() -> None:
             assert error <= bound(kind, value, float(want)), (kind, value)
 
 
-@needs_ptxas
 @pytest.mark.parametrize("chip", CHIPS)
 def test_the_assembler_takes_them(chip: str) -> None:
     text = hetir.compile(native, SIGNATURE, target=f"ptx:{chip}").text

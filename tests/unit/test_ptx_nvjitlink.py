@@ -8,7 +8,7 @@ import pytest
 
 from hetir import library
 from hetir.backends.ptx import assembler, compile_kernel, fingerprint, nvjitlink, sass
-from tests.unit.ptx_support import CHIPS, needs_ptxas
+from tests.unit.ptx_support import CHIPS
 from tests.unit.test_ptx_library import NVDISASM, SIGNATURES, library_kernel
 
 nvjitlink.find.cache_clear()
@@ -49,7 +49,6 @@ def test_it_assembles_for_every_generation(linking: None, chip: str) -> None:
 
 
 @needs_library
-@needs_ptxas
 def test_its_figures_are_near_those_of_ptxas(
     linking: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

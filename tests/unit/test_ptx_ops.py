@@ -19,7 +19,7 @@ from hetir.ir.types import I64, SCALARS, array
 from hetir.passes.expansions import EXPANSIONS
 from hetir.target import instances
 from tests.unit.cpu_support import Run, kernel_of
-from tests.unit.ptx_support import CHIPS, assemble_together, launch, needs_ptxas
+from tests.unit.ptx_support import CHIPS, assemble_together, launch
 from tests.unit.test_cpu_ops import GROUPS, check, result_of
 
 EXECUTED = ("sm_75", "sm_90")
@@ -78,7 +78,6 @@ def test_a_wrong_result_is_noticed(tmp_path: Any) -> None:
         check(group, tmp_path, runner)
 
 
-@needs_ptxas
 @pytest.mark.parametrize("chip", CHIP_CASES)
 def test_the_assembler_takes_every_op(chip: str) -> None:
     """One module a chip."""

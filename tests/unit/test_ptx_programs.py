@@ -29,7 +29,6 @@ from tests.unit.cpu_support import kernel_of
 from tests.unit.ptx_support import (
     CHIPS,
     assemble_together,
-    needs_ptxas,
     promised,
     run,
 )
@@ -325,7 +324,6 @@ def test_1025_work_items_are_too_many() -> None:
         check_limits(shared_kernel(4), "ptx:sm_90", (1025, 1, 1))
 
 
-@needs_ptxas
 @pytest.mark.parametrize("chip", CHIP_CASES)
 def test_the_assembler_takes_every_subgroup_operation(chip: str) -> None:
     """Reductions and scans of every kind and type, at a native and an emulated width."""

@@ -19,10 +19,9 @@ from hetir.frontend import parse_signature
 from hetir.passes.simplify import simplify
 from hetir.target import Assumptions
 from tests.unit import weak_kernels
-from tests.unit.ptx_support import CHIPS, merged, needs_ptxas
+from tests.unit.ptx_support import CHIPS, merged
 
 pytestmark = [
-    needs_ptxas,
     pytest.mark.skipif(
         assembler.find("nvdisasm") is None,
         reason="no nvdisasm: pip install nvidia-cuda-nvdisasm",

@@ -25,13 +25,11 @@ from hetir.ir.text import parse_kernel
 from hetir.passes.pressure import live_words, registers
 from hetir.passes.simplify import simplify
 from hetir.residency import OccupancyInputError
-from tests.unit.ptx_support import NO_PTXAS
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tools import measure_registers
 
-needs_ptxas = pytest.mark.skipif(assembler.find("ptxas") is None, reason=NO_PTXAS)
 PTX = [name for name in limits.targets() if name.startswith("ptx:")]
 EVERY = [*("cpu", "hetir", "spirv:opencl", "spirv:vulkan"), *PTX]
 ASCEND = [name for name in limits.targets() if name.startswith("ascend:")]
@@ -101,7 +99,6 @@ SLOW = [
 ]
 
 
-@needs_ptxas
 @pytest.mark.parametrize(("names", "chip"), [(SOME, "sm_75"), (SOME, "sm_90"), *SLOW])
 def test_half_of_the_estimates_are_within_15_percent(
     names: Sequence[str], chip: str, capsys: pytest.CaptureFixture[str]
@@ -125,7 +122,6 @@ def test_a_loop_that_reads_memory_loads_ahead() -> None:
     assert registers(emitted) == live_words(emitted) + 5
 
 
-@needs_ptxas
 def test_figures_come_from_the_assembler_where_there_is_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -6,34 +6,30 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 
 from hetir.artifact import Layout, Slot
-from hetir.backends.ascend import simd_scalar
 from hetir.backends.ascend.simd_helpers import helpers
 from hetir.backends.ascend.simd_passes import lowered
 from hetir.backends.ascend.simd_reps import bare
 from hetir.backends.ascend.simd_scalar import c_type, expression, index_expression
 from hetir.backends.ascend.simd_text import wrapped
+from hetir.backends.ascend.simt_target import NAME, target
 from hetir.diagnostics import Label
 from hetir.ir import ops
 from hetir.ir.build import constant
 from hetir.ir.core import Kernel, Operation, Region, Value, walk
 from hetir.ir.types import BOOL, SCALARS, ArrayType, RefType, Scalar
-from hetir.limits import limits_of
 from hetir.memory.lowering import ASCEND_SIMT, Kind, Part, lookup
 from hetir.memory.program import Order, Scope
 from hetir.passes.layout import layout_of
 from hetir.passes.magnitude import addressing, magnitudes
-from hetir.target import Key, Target, UnsupportedError, instances
+from hetir.target import UnsupportedError
 
 Workgroup = tuple[int, int, int]
 
-NAME = "ascend:950"
 MOST_ITEMS = 2048
 _BLOCK_BYTES = 48  # of the launch block, before the arguments: grid and workgroup
 _WARP = 32
-_WORDS = ("i32", "u32", "i64", "u64")
 _ATOMIC_CALLS: Mapping[str, str] = {
     "add": "asc_atomic_add",
     "sub": "asc_atomic_sub",
@@ -43,72 +39,6 @@ _ATOMIC_CALLS: Mapping[str, str] = {
     "or": "asc_atomic_or",
     "xor": "asc_atomic_xor",
     "exchange": "asc_atomic_exch",
-}
-
-# division flushes subnormal numbers on this generation: hetIR's own steps take its place
-_INEXACT: frozenset[Key] = frozenset({(name, "f32") for name in ("div", "floordiv", "mod")})
-
-
-# ---- the target ------------------------------------------------------------------------------
-
-
-@cache
-def target() -> Target:
-    """What the SIMT generation does directly, and what it refuses and why."""
-    covered: dict[Key, object] = dict.fromkeys(set(simd_scalar.RULES) - _INEXACT, True)
-    covered |= dict.fromkeys(_memory() | _PROGRAM, True)
-    refused = dict(_UNSUPPORTED)
-    for instance in instances():
-        key = instance.key
-        if key in covered or key in refused:
-            continue
-        if "f64" in key:
-            refused[key] = f"`{instance.spec.name}` on `f64` is not available (no f64 unit)"
-        elif key[0].startswith("atomic.") and SCALARS[key[-1].split()[-1]].bits < 32:
-            refused[key] = "atomics on less than 32 bits are not available"
-    return Target(
-        name=NAME,
-        fingerprint=f"{NAME} 3510",
-        rules=covered,
-        features=limits_of(NAME).features,
-        unsupported=refused,
-    )
-
-
-def _memory() -> frozenset[Key]:
-    found: set[Key] = {(name, kind) for name in ("load", "store") for kind in SCALARS}
-    for instance in instances():
-        name, *kinds = instance.key
-        if name in ("atomic.load", "atomic.store") and kinds[0] in (*_WORDS, "f32", "f64"):
-            found.add(instance.key)
-        if name == "atomic.cas" and kinds[0] in (*_WORDS, "f32", "f64"):
-            found.add(instance.key)
-        if name == "atomic.rmw":
-            kind, element = instance.key[1:] if len(instance.key) == 3 else instance.key[1].split()
-            if element in _WORDS or (kind == "exchange" and element in ("f32", "f64")):
-                found.add(instance.key)
-    return frozenset(found)
-
-
-_PROGRAM: frozenset[Key] = frozenset(
-    {
-        *((n,) for n in ("local_id", "group_id", "group_size", "num_groups", "global_id")),
-        *((n,) for n in ("lane_id", "subgroup_id", "subgroup_size", "alloc", "dim", "stride")),
-        *((n,) for n in ("base", "fence", "if", "for", "loop", "yield", "break", "continue")),
-        ("return",),
-        *(("shuffle", kind) for kind in SCALARS),
-        ("barrier", "workgroup"),
-        ("barrier", "subgroup"),
-    }
-)
-_UNSUPPORTED: Mapping[Key, str] = {
-    ("barrier", "device"): "a barrier over the whole grid is not available",
-    ("safe_point",): "stopping inside a workgroup is not available",
-    ("call",): "a call that was not inlined is not available",
-    ("view",): "an array that was not expanded is not available",
-    ("print",): "printing from a kernel is not available",
-    ("assert",): "reporting a failed check from a kernel is not available",
-    ("out_of_bounds",): "reporting accesses out of bounds is not available",
 }
 
 

@@ -26,6 +26,7 @@ from hetir.runtime.driver import (
 )
 from hetir.runtime.drivers.ascend_shim import launch_words
 from hetir.runtime.drivers.libascendcl import Current, Library, open_library
+from hetir.runtime.drivers.polled import BUSY_SECONDS, PolledEvent
 
 # the chips whose launch needs no more than blocks, by the start of aclrtGetSocName
 _CHIPS = {
@@ -42,24 +43,23 @@ _COMPLETE = 1  # aclrtEventRecordedStatus
 _MAGIC_OPTION, _MAGIC_AICORE = 2, 0x43554245
 _ELF = b"\x7fELF"
 _STAGE_BYTES, _SMALLEST_STAGE, _MOST_STAGES = 1 << 16, 1024, 256
-_BUSY_SECONDS, _SLICE_SECONDS, _GRACE_SECONDS = 2e-4, 2e-3, 2.0
 
 
-class AclEvent(Event):
+class AclEvent(PolledEvent):
     """The end of work on a stream, between two of ACL's events.
 
     A fault of a kernel shows on its stream: the first wait there that finds it has it.
     """
 
-    __slots__ = ("after", "begin", "driver", "end", "ended", "error", "stream")
+    __slots__ = ("after", "ended", "stream")
 
     def __init__(
         self, driver: AclDriver, stream: Any, begin: Any, end: Any, after: Sequence[Event] = ()
     ) -> None:
-        self.driver, self.stream, self.begin, self.end = driver, stream, begin, end
+        super().__init__(driver, begin, end)
+        self.stream = stream
         self.after = tuple(after)  # a stream waits for them: they must not be destroyed
         self.ended = False
-        self.error: Exception | None = None
 
     def __del__(self) -> None:
         self.driver.discard(self.begin, self.end)
@@ -77,35 +77,6 @@ class AclEvent(Event):
             if self.ended:
                 self.after = ()
         return self.ended
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait, at first without sleeping, so that Ctrl-C gets through. Raises DriverError."""
-        begun = time.monotonic()
-        while not self.done():
-            passed = time.monotonic() - begun
-            if timeout is not None and passed >= timeout:
-                return False
-            if passed > _BUSY_SECONDS:
-                time.sleep(min(passed / 16, _SLICE_SECONDS))
-        if self.error is not None:
-            raise self.error
-        return True
-
-    def times(self) -> tuple[int, int] | None:
-        """On a clock that starts with the driver."""
-        if not self.done():
-            return None
-        ended = self.driver.elapsed(self.driver.epoch, self.end)
-        if self.begin is self.end:
-            return ended, ended
-        return ended - self.driver.elapsed(self.begin, self.end), ended
-
-    def abandon(self) -> bool:
-        """Wait a moment: nothing stops a kernel that runs."""
-        deadline = time.monotonic() + _GRACE_SECONDS
-        while not self.done() and time.monotonic() < deadline:
-            time.sleep(_SLICE_SECONDS)
-        return self.done()
 
 
 @dataclass(slots=True, eq=False)
@@ -225,7 +196,7 @@ class AclDriver(Driver):
         oldest = stages[0] if stages else None
         if oldest is not None and not self._is_free(oldest):
             while len(stages) >= _MOST_STAGES and not self._is_free(oldest):
-                time.sleep(_BUSY_SECONDS)
+                time.sleep(BUSY_SECONDS)
             oldest = None if len(stages) < _MOST_STAGES else oldest
         if oldest is None:
             host = self.library.make("aclrtMallocHost", room)

@@ -26,23 +26,19 @@ from hetir.runtime.driver import (
 from hetir.runtime.drivers import cuda_graph
 from hetir.runtime.drivers.grids import dynamic_shared_bytes, launch_parameter, pieces
 from hetir.runtime.drivers.libcuda import NOT_READY, Current, Library, open_library
+from hetir.runtime.drivers.polled import BUSY_SECONDS, PolledEvent
 
 # CUdevice_attribute, CUfunction_attribute, CUjit_option, CUstream_flags of cuda.h
 _MULTIPROCESSORS, _MAJOR, _MINOR, _SHARED_OPTIN = 16, 75, 76, 97
 _MAX_DYNAMIC_SHARED, _ERROR_LOG, _ERROR_LOG_BYTES, _NON_BLOCKING = 8, 5, 6, 1
 _LOG_BYTES = 16384
 _STAGE_BYTES, _STAGES = 1 << 20, 4
-_BUSY_SECONDS, _SLICE_SECONDS, _GRACE_SECONDS = 2e-4, 2e-3, 2.0
 
 
-class CudaEvent(Event):
+class CudaEvent(PolledEvent):
     """The end of work on a stream, between two of CUDA's events."""
 
-    __slots__ = ("begin", "driver", "end", "error")
-
-    def __init__(self, driver: CudaDriver, begin: Any, end: Any) -> None:
-        self.driver, self.begin, self.end = driver, begin, end
-        self.error: Exception | None = None
+    __slots__ = ()
 
     def __del__(self) -> None:
         self.driver.recycle(self.begin, self.end)
@@ -55,35 +51,6 @@ class CudaEvent(Event):
         if code not in (0, NOT_READY):
             self.error = self.driver.library.error("cuEventQuery", code)
         return code != NOT_READY
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait, at first without sleeping, so that Ctrl-C gets through. Raises DriverError."""
-        begun = time.monotonic()
-        while not self.done():
-            passed = time.monotonic() - begun
-            if timeout is not None and passed >= timeout:
-                return False
-            if passed > _BUSY_SECONDS:
-                time.sleep(min(passed / 16, _SLICE_SECONDS))
-        if self.error is not None:
-            raise self.error
-        return True
-
-    def times(self) -> tuple[int, int] | None:
-        """On a clock that starts with the driver."""
-        if not self.done():
-            return None
-        ended = self.driver.elapsed(self.driver.epoch, self.end)
-        if self.begin is self.end:
-            return ended, ended
-        return ended - self.driver.elapsed(self.begin, self.end), ended
-
-    def abandon(self) -> bool:
-        """Wait a moment: nothing stops a kernel that runs."""
-        deadline = time.monotonic() + _GRACE_SECONDS
-        while not self.done() and time.monotonic() < deadline:
-            time.sleep(_SLICE_SECONDS)
-        return self.done()
 
 
 @dataclass(slots=True, eq=False)
@@ -223,7 +190,7 @@ class CudaDriver(Driver):
             return made
         oldest = self._stages[0]
         while self.library.raw.cuEventQuery(oldest.event) == NOT_READY:
-            time.sleep(_BUSY_SECONDS)
+            time.sleep(BUSY_SECONDS)
         return oldest
 
     def read(self, queue: Any, memory: Memory, offset: int, into: HostBytes) -> None:
