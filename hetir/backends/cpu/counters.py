@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hetir.backends.cpu.lanes import Lanes, Rep, Span
+from hetir.backends.cpu.lanes import Lanes
+from hetir.backends.cpu.vectors import Rep, Span
 from hetir.backends.llvm.structure import trip_count
 from hetir.ir.types import I64
 

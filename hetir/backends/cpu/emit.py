@@ -10,7 +10,6 @@ from hetir.artifact import Layout
 from hetir.backends.cpu.divergence import divergence
 from hetir.backends.cpu.frame import Workgroup
 from hetir.backends.cpu.items import Item, ItemEmitter
-from hetir.backends.cpu.lanes import Rep
 from hetir.backends.cpu.masked import MaskedLeaf
 from hetir.backends.cpu.pressure import Shape, in_registers, widths
 from hetir.backends.cpu.program import (
@@ -24,6 +23,7 @@ from hetir.backends.cpu.program import (
     Subgroups,
 )
 from hetir.backends.cpu.subgroups import Exchanger
+from hetir.backends.cpu.vectors import Rep
 from hetir.backends.llvm.structure import Joint, trip_count
 from hetir.ir import ops
 from hetir.ir.build import constant
