@@ -35,12 +35,6 @@ class Global:
     name: str
 
 
-class Event(Global):
-    """An event of a pair of pipes: set again only when its last wait is known to have happened."""
-
-    __slots__ = ()
-
-
 Place = Buffer | Global
 
 
@@ -51,16 +45,6 @@ class Access:
     place: Place
     start: int = 0
     stop: int = 1 << 40
-
-    def overlaps(self, other: Access) -> bool:
-        """Whether both may touch one byte."""
-        a, b = self.place, other.place
-        if isinstance(a, Global) or isinstance(b, Global):
-            return a is b
-        if a is not b:
-            low, high = max(a.offset, b.offset), min(a.offset + a.bytes, b.offset + b.bytes)
-            return 0 <= low < high
-        return self.start < other.stop and other.start < self.stop
 
 
 @dataclass(eq=False, slots=True)

@@ -1,16 +1,19 @@
-"""Checks the flags of a program by following each access along every path: independent of the pass.
+"""Checks the flags of a program by following its accesses along every path: not the pass's way.
 
-For one access the question at each point is which pipes are certain to come after it. A flag
+For an access the question at each point is which pipes are certain to come after it. A flag
 from X to Y adds Y where X is certain, or is the access's own pipe; a pipe's barrier adds the
 pipe; what the scalar unit waits for is before all that it issues later. Where paths meet, only
 what is certain on all of them counts. A conflicting access of a pipe that is not certain is a
 fault, and so is an event that is set while its last wait may be to come, and a read of the
 scalar unit that may find what its cache held before a copy.
+
+All accesses are followed at once: each is a bit. A removed flag is followed from where it stood.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import heapq
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from hetir.backends.ascend.simd_program import (
@@ -18,24 +21,34 @@ from hetir.backends.ascend.simd_program import (
     Access,
     Block,
     Branch,
-    Event,
     Global,
     Instr,
     Loop,
     Sync,
 )
 
-_FRESH = "cache"
-_EVERYTHING = frozenset(PIPES)
-Certain = frozenset[str]
+_FRESH = len(PIPES)  # after the pipes: what the scalar unit's cache shows
+Span = tuple[Global | str | None, int, int]
+"""Global memory or an event, or bytes of the Unified Buffer."""
+
+Certain = tuple[int, ...]
+"""For each pipe the accesses that are certain to be before it; then those that the cache shows."""
 
 
 @dataclass(eq=False, slots=True)
 class _Point:
-    """A step of the program, with the steps that may follow; `apart` marks a way to forget."""
+    """A step of the program, with the steps that may follow; `apart` marks a way to forget.
 
+    Sets of accesses: `own` happen here, `rivals` conflict with what happens here, and `copied`
+    are global data that the scalar unit reads here.
+    """
+
+    number: int
     step: Instr | Sync | None
     following: list[tuple[_Point, bool]] = field(default_factory=list["tuple[_Point, bool]"])
+    own: int = 0
+    rivals: int = 0
+    copied: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,30 +61,172 @@ class Fault:
 
 def check(program: Block) -> list[Fault]:
     """Every pair of steps of a synchronised program that should be ordered and is not."""
-    builder = _Graph()
-    builder.block(program, [builder.point(None)])
-    faults: list[Fault] = []
-    for point in builder.points:
-        if isinstance(point.step, Instr):
-            for access, writes in _accesses(point.step):
-                faults += _Follow(point.step.pipe, access, writes).run(point)
-        elif isinstance(point.step, Sync) and _is_flag(point.step) and point.step.target != "S":
-            event = Access(Event(_event_name(point.step)))
-            faults += _Follow(point.step.target, event, writes=True).run(point)
-    return faults
+    return list(Checker(program).faults())
 
 
-def _accesses(instr: Instr) -> Iterator[tuple[Access, bool]]:
-    yield from ((a, False) for a in instr.reads)
-    yield from ((a, True) for a in instr.writes)
+class Checker:
+    """What is certain at each point of a program, and what would be without one of its syncs."""
+
+    def __init__(self, program: Block) -> None:
+        graph = _Graph()
+        graph.block(program, [graph.point(None)])
+        self.points = graph.points
+        self.origins: list[_Point] = []
+        self.of_pipe: dict[str, int] = dict.fromkeys(PIPES, 0)
+        self.shared = 0  # accesses of global memory
+        self._number_accesses()
+        self.everything = (1 << len(self.origins)) - 1
+        self.known = [(self.everything,) * (_FRESH + 1)] * len(self.points)
+        self._settle(range(len(self.points)), self.known, None)
+
+    def faults(self) -> Iterator[Fault]:
+        """What nothing orders."""
+        for point in self.points:
+            wrong = self._wrong(point, self.known[point.number])
+            while wrong:
+                access = wrong.bit_length() - 1
+                wrong ^= 1 << access
+                yield Fault(_shown(self.origins[access].step), _shown(point.step))
+
+    def needs(self, sync: Sync) -> bool:
+        """Whether something is not ordered any more when a sync of a sound program is gone."""
+        (gone,) = (p for p in self.points if p.step is sync)
+        return self._settle([gone.number], _Overlay(self.known), gone)
+
+    # ---- accesses ------------------------------------------------------------------------
+
+    def _number_accesses(self) -> None:
+        """Give each access of the program its bit, and each point those that rival its own."""
+        read: dict[Span, int] = {}
+        written: dict[Span, int] = {}
+        for point in self.points:
+            for span, writes in _touched(point.step):
+                bit = 1 << len(self.origins)
+                self.origins.append(point)
+                point.own |= bit
+                self.of_pipe[_pipe(point.step)] |= bit
+                self.shared |= bit if isinstance(span[0], Global) else 0
+                into = written if writes else read
+                into[span] = into.get(span, 0) | bit
+        readers, writers = _overlapping(read, written), _overlapping(written, read)
+        for point in self.points:
+            for span, writes in _touched(point.step):
+                point.rivals |= writers[span] | (readers[span] if writes else 0)
+                if _pipe(point.step) == "S" and isinstance(span[0], Global) and not writes:
+                    point.copied |= writers[span] & self.of_pipe["MTE3"]
+
+    # ---- what is certain -------------------------------------------------------------------
+
+    def _settle(
+        self, begin: Iterable[int], known: list[Certain] | _Overlay, gone: _Point | None
+    ) -> bool:
+        """Carry what is certain on to the points that follow, until nothing changes.
+
+        With `gone`, a point that does nothing: stop at the first fault and say whether one was.
+        """
+        work = list(begin)
+        waiting = set(work)
+        while work:
+            point = self.points[heapq.heappop(work)]
+            waiting.remove(point.number)
+            state = known[point.number]
+            after = state if point is gone else self._passed(point, state)
+            for following, apart in point.following:
+                kept = self.shared if apart else 0
+                old = known[following.number]
+                new = tuple(a & (b | kept) for a, b in zip(old, after, strict=True))
+                if new == old:
+                    continue
+                if gone is not None and self._wrong(following, new) & ~gone.own:
+                    return True
+                known[following.number] = new
+                if following.number not in waiting:
+                    waiting.add(following.number)
+                    heapq.heappush(work, following.number)
+        return False
+
+    def _passed(self, point: _Point, certain: Certain) -> Certain:
+        """What is certain after a point."""
+        step = point.step
+        if isinstance(step, Sync) and step.cache:
+            certain = (*certain[:_FRESH], certain[_FRESH] | certain[PIPES.index("S")])
+        elif isinstance(step, Sync) and step.source == "ALL":
+            certain = (self.everything,) * _FRESH + certain[_FRESH:]
+        elif isinstance(step, Sync):
+            certain = self._flagged(step.source, step.target, certain)
+        elif isinstance(step, Instr):
+            for source, target in step.orders:
+                certain = self._flagged(source, target, certain)
+        done = "S" if _pipe(step) == "S" else ""  # the scalar unit goes on only when it is done
+        return tuple(
+            before | point.own if pipe == done else before & ~point.own
+            for pipe, before in zip((*PIPES, "cache"), certain, strict=True)
+        )
+
+    def _flagged(self, source: str, target: str, certain: Certain) -> Certain:
+        """What is certain after a flag or a pipe's barrier."""
+        ordered = certain[PIPES.index(source)] | self.of_pipe[source]
+        gains = PIPES if target == "S" else (target,)
+        pipes = (b | ordered if p in gains else b for p, b in zip(PIPES, certain, strict=False))
+        return (*pipes, certain[_FRESH])
+
+    def _wrong(self, point: _Point, certain: Certain) -> int:
+        """The accesses that should be before a point and are not certain to be."""
+        step = point.step
+        if not point.rivals:
+            return 0
+        pipe = step.source if isinstance(step, Sync) else _pipe(step)
+        return point.rivals & ~certain[PIPES.index(pipe)] | point.copied & ~certain[_FRESH]
 
 
-def _is_flag(sync: Sync) -> bool:
-    return sync.source != sync.target and not sync.cache
+def _touched(step: Instr | Sync | None) -> Iterator[tuple[Span, bool]]:
+    """What a step touches, and whether it writes there; a flag writes its event."""
+    if isinstance(step, Instr):
+        yield from ((_span(a), False) for a in step.reads)
+        yield from ((_span(a), True) for a in step.writes)
+    elif step is not None and step.source != step.target and step.target != "S":
+        yield (f"{step.source}_{step.target} event {step.event}", 0, 1), True
 
 
-def _event_name(sync: Sync) -> str:
-    return f"{sync.source}_{sync.target} event {sync.event}"
+def _span(access: Access) -> Span:
+    place = access.place
+    if isinstance(place, Global):
+        return place, 0, 1
+    return None, place.offset + access.start, place.offset + min(access.stop, place.bytes)
+
+
+def _overlapping(sets: Mapping[Span, int], others: Iterable[Span]) -> dict[Span, int]:
+    """For each span the union of the sets whose spans have a byte in common with it."""
+    found: dict[Span, int] = {}
+    for span in {*sets, *others}:
+        place, start, stop = span
+        found[span] = 0
+        for (there, low, high), accesses in sets.items():
+            if there is place and low < stop and start < high:
+                found[span] |= accesses
+    return found
+
+
+def _pipe(step: Instr | Sync | None) -> str:
+    """The pipe that does what a step does: a flag's is the one that waits."""
+    return step.pipe if isinstance(step, Instr) else step.target if step else ""
+
+
+def _shown(step: Instr | Sync | None) -> str:
+    if isinstance(step, Sync):
+        return f"{step.source}_{step.target} event {step.event}"
+    return step.lines[0] if step and step.lines else str(step)
+
+
+class _Overlay(dict[int, Certain]):
+    """What differs from what is known of a sound program."""
+
+    def __init__(self, known: list[Certain]) -> None:
+        super().__init__()
+        self.below = known
+
+    def __missing__(self, number: int) -> Certain:
+        return self.below[number]
 
 
 class _Graph:
@@ -83,7 +238,7 @@ class _Graph:
 
     def point(self, step: Instr | Sync | None) -> _Point:
         """A new point."""
-        made = _Point(step)
+        made = _Point(len(self.points), step)
         self.points.append(made)
         return made
 
@@ -119,77 +274,3 @@ class _Graph:
         for end in self.block(loop.body, head):
             end.following.append((head[0], loop.apart))
         return [*head, *self.leaving.pop()]
-
-
-@dataclass(slots=True)
-class _Follow:
-    """What is certain to come after one access, point by point."""
-
-    pipe: str
-    access: Access
-    writes: bool
-
-    def run(self, origin: _Point) -> list[Fault]:
-        """The faults of an access that happens at a point."""
-        start: Certain = frozenset({"S"}) if self.pipe == "S" else frozenset()
-        known: dict[_Point, Certain] = {}
-        work = [(origin, start)]
-        while work:
-            point, certain = work.pop()
-            for following, apart in point.following:
-                if apart and type(self.access.place) is Global:
-                    continue
-                before = known.get(following)
-                arrives = certain if before is None else before & certain
-                if arrives == before:
-                    continue
-                known[following] = arrives
-                work.append((following, self.passed(following.step, arrives)))
-        found = (self.fault(origin, point, certain) for point, certain in known.items())
-        return [fault for fault in found if fault is not None]
-
-    def passed(self, step: Instr | Sync | None, certain: Certain) -> Certain:
-        """What is certain after a step."""
-        if isinstance(step, Instr):
-            for source, target in step.orders:
-                certain = self.flagged(source, target, certain)
-        if not isinstance(step, Sync):
-            return certain
-        if step.cache:
-            return certain | {_FRESH} if "S" in certain else certain
-        if step.source == "ALL":
-            return certain | _EVERYTHING
-        return self.flagged(step.source, step.target, certain)
-
-    def flagged(self, source: str, target: str, certain: Certain) -> Certain:
-        """What is certain after a flag or a pipe's barrier."""
-        if source != self.pipe and source not in certain:
-            return certain
-        return certain | (_EVERYTHING if target == "S" else {target})
-
-    def fault(self, origin: _Point, point: _Point, certain: Certain) -> Fault | None:
-        """What is wrong at a point."""
-        step = point.step
-        if isinstance(step, Sync):
-            event = self.access.place
-            same = isinstance(event, Event) and _is_flag(step) and event.name == _event_name(step)
-            wrong = same and step.source not in certain
-            return Fault(str(event), _event_name(step)) if wrong else None
-        if step is None or isinstance(self.access.place, Event):
-            return None
-        conflicts = any(
-            (writes or self.writes) and access.overlaps(self.access)
-            for access, writes in _accesses(step)
-        )
-        if not conflicts:
-            return None
-        copied = self.writes and self.pipe == "MTE3" and isinstance(self.access.place, Global)
-        reads = any(a.overlaps(self.access) for a in step.reads)
-        stale = copied and step.pipe == "S" and reads and _FRESH not in certain
-        if step.pipe in certain and not stale:
-            return None
-        return Fault(_shown(origin.step), _shown(step))
-
-
-def _shown(step: Instr | Sync | None) -> str:
-    return step.lines[0] if isinstance(step, Instr) and step.lines else str(step)
