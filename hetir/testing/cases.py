@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,33 +15,97 @@ from hetir.ir.types import Scalar
 
 Dim3 = tuple[int, int, int]
 Runner = Callable[[Kernel, list[Any], Dim3, Dim3], object]
-"""Runs a kernel on arguments, writing the arrays in place."""
+"""Runs a kernel on arguments, writing the arrays in place; gives what it `Said`, if it knows."""
+
+
+@dataclass(slots=True)
+class Said:
+    """What a launch reported.
+
+    Lines stand with the linear workgroup and work-item that wrote them, in their order;
+    `failed` counts for each `assert`, by its message, how often it failed.
+    """
+
+    lines: list[tuple[int, int, str]] = field(default_factory=list[tuple[int, int, str]])
+    failed: Counter[str] = field(default_factory=Counter[str])
+
+    def print(self, group: int, item: int, line: str) -> None:
+        """Add a line."""
+        self.lines.append((group, item, line))
+
+    def fail(self, message: str) -> None:
+        """Count a failed check."""
+        self.failed[message] += 1
+
+    def in_order(self) -> Said:
+        """The same, the lines of each work-item together."""
+        return Said(sorted(self.lines, key=lambda line: line[:2]), self.failed)
+
+    def differences(self, other: Said) -> list[str]:
+        """Where another launch of the kernel said something else."""
+        found: list[str] = []
+        if len(self.lines) != len(other.lines):
+            found.append(f"{len(self.lines)} and {len(other.lines)} printed lines")
+        pairs = zip(self.lines, other.lines, strict=False)
+        found += [f"printed {one} and {two}" for one, two in pairs if one != two][:3]
+        if self.failed != other.failed:
+            found.append(f"failed checks {dict(self.failed)} and {dict(other.failed)}")
+        return found
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """One argument: an array of `extents` in a memory layout, or a scalar (extents None)."""
+    """One argument: an array of `extents` in a memory layout, or a scalar (extents None).
+
+    With `of`, the array lies in the memory of that earlier argument and has its contents:
+    `layout` "same" is the array itself, "flipped" all its axes backwards, "bits" its bytes as
+    `kind`, and "odd" the rows that lie between the rows of one with layout "even". `zero`
+    starts from zeros instead of random bits.
+    """
 
     kind: Scalar
     extents: tuple[int, ...] | None
     layout: str
     writes: bool
+    of: int | None = None
+    zero: bool = False
 
     def make(self, random: np.random.Generator) -> Any:
         """The argument with random bits, special values among them."""
         if self.extents is None:
             return _values(self.kind, (1,), random)[0]
         shape = self.extents
-        if self.layout == "F":
-            return _values(self.kind, shape[::-1], random).T
-        if self.layout == "step":
-            return _values(self.kind, tuple(2 * n for n in shape), random)[
-                (slice(1, None, 2),) * len(shape)
-            ]
-        if self.layout == "broadcast":
-            return np.broadcast_to(_values(self.kind, (1, *shape[1:]), random), shape)
-        made = _values(self.kind, shape, random)
-        return made[(slice(None, None, -1),) * len(shape)] if self.layout == "reversed" else made
+        if self.zero:
+            return np.zeros(shape, self.kind.numpy)
+        match self.layout:
+            case "F":
+                return _values(self.kind, shape[::-1], random).T
+            case "step" | "backwards":
+                large = _values(self.kind, tuple(2 * n for n in shape), random)
+                step = 2 if self.layout == "step" else -2
+                return large[(slice(1 if step > 0 else None, None, step),) * len(shape)]
+            case "broadcast":
+                one = _values(self.kind, (1, *shape[1:]), random)
+                return np.broadcast_to(one, shape)
+            case "even":
+                return _values(self.kind, (2 * shape[0], *shape[1:]), random)[::2]
+            case "reversed":
+                made = _values(self.kind, shape, random)
+                return made[(slice(None, None, -1),) * len(shape)]
+            case _:
+                return _values(self.kind, shape, random)
+
+    def share(self, other: Any) -> Any:
+        """The argument in the memory of another one."""
+        match self.layout:
+            case "odd":
+                return other.base.reshape(-1, *other.shape[1:])[1::2]
+            case "flipped":
+                return other[(slice(None, None, -1),) * other.ndim]
+            case "bits":
+                return other.view(self.kind.numpy)
+            case _:
+                return other
 
 
 def _values(kind: Scalar, shape: tuple[int, ...], random: np.random.Generator) -> Any:
@@ -62,10 +127,22 @@ class Written:
     inputs: tuple[Input, ...]
     seed: int
 
+    @property
+    def apart(self) -> bool:
+        """Whether no two elements of the arguments lie in the same memory."""
+        return all(
+            i.of is None and i.layout not in ("broadcast", "even")
+            for i in self.inputs
+            if i.extents is not None
+        )
+
     def arguments(self) -> list[Any]:
-        """Fresh arguments, the same at every call."""
+        """Fresh arguments, the same at every call; those that share memory do so again."""
         random = np.random.default_rng(self.seed)
-        return [i.make(random) for i in self.inputs]
+        made: list[Any] = []
+        for one in self.inputs:
+            made.append(one.make(random) if one.of is None else one.share(made[one.of]))
+        return made
 
     def written(self, arguments: Sequence[Any]) -> list[Any]:
         """Those of the arguments that a kernel may write."""

@@ -9,24 +9,57 @@ from typing import Any
 import numpy as np
 
 from hetir import emulator, runtime
+from hetir.artifact import Artifact
 from hetir.backends.cpu import compile_kernel
+from hetir.emulator.faults import AssertionFailedError
 from hetir.ir.core import Kernel
+from hetir.ir.literals import shown
+from hetir.ir.types import SCALARS
 from hetir.passes.simplify import simplify
-from hetir.testing.cases import Case, Dim3, Runner
+from hetir.records import read
+from hetir.testing.cases import Case, Dim3, Runner, Said
+
+RECORD_BYTES = 1 << 22
 
 
-def evaluator(kernel: Kernel, arguments: list[Any], grid: Dim3, workgroup: Dim3) -> None:
+def evaluator(kernel: Kernel, arguments: list[Any], grid: Dim3, workgroup: Dim3) -> Said:
     """Run on the reference evaluator, which also checks bounds."""
-    report = emulator.run(kernel, arguments, grid, workgroup)
-    if report.faults:
-        raise AssertionError(str(report))
+    return _said(emulator.run(kernel, arguments, grid, workgroup))
 
 
-def checked(kernel: Kernel, arguments: list[Any], grid: Dim3, workgroup: Dim3) -> None:
+def checked(kernel: Kernel, arguments: list[Any], grid: Dim3, workgroup: Dim3) -> Said:
     """Run on the reference evaluator with every check on: races, uninitialised reads."""
-    report = emulator.run(kernel, arguments, grid, workgroup, checks=True)
-    if report.faults:
-        raise AssertionError(str(report))
+    return _said(emulator.run(kernel, arguments, grid, workgroup, checks=True))
+
+
+def _said(report: emulator.Report) -> Said:
+    """The lines and failed assertions; AssertionError for any other fault."""
+    said = Said([(*who, line) for who, line in zip(report.writers, report.output, strict=True)])
+    wrong: list[str] = []
+    for fault in report.faults:
+        if isinstance(fault, AssertionFailedError):
+            message = fault.message.removeprefix("assertion failed: ").partition(", in work-item ")
+            said.failed[message[0]] += fault.count
+        else:
+            wrong.append(str(fault))
+    if wrong:
+        raise AssertionError("\n\n".join(wrong))
+    return said
+
+
+def said_in(artifact: Artifact, data: bytes) -> Said:
+    """What a launch wrote into the buffer of its records."""
+    found, lost = read(artifact, data)
+    assert not lost, f"{lost} bytes of records found no room"
+    said = Said()
+    for record in found:
+        kinds = [SCALARS[d] for d in record.site.dtypes]
+        words = [shown(kind, v) for kind, v in zip(kinds, record.operands, strict=True)]
+        if record.site.kind == "print":
+            said.print(record.group, record.item, record.site.format.format(*words))
+        else:
+            said.fail(record.site.format)
+    return said
 
 
 def on_cpu(*, optimise: int = 3, simplified: bool = True, lanes: int | None = 0) -> Runner:
@@ -35,11 +68,18 @@ def on_cpu(*, optimise: int = 3, simplified: bool = True, lanes: int | None = 0)
     `lanes` work-items run as one vector, 0 for one at a time, None as the backend chooses.
     """
 
-    def run(kernel: Kernel, arguments: list[Any], grid: Dim3, workgroup: Dim3) -> None:
+    def run(kernel: Kernel, arguments: list[Any], grid: Dim3, workgroup: Dim3) -> Said:
         ready = simplify(kernel) if simplified else kernel
         artifact = compile_kernel(ready, optimise=optimise, workgroup=workgroup, lanes=lanes)
         names = [f"argument {n}" for n in range(len(arguments))]
-        _cpu().load(artifact, names).run(arguments, grid, workgroup)
+        program = _cpu().load(artifact, names)
+        if not artifact.sites:
+            program.run(arguments, grid, workgroup)
+            return Said()
+        written: list[bytes] = []
+        records = runtime.Records(size=RECORD_BYTES, finish=written.append)
+        program.run(arguments, grid, workgroup, records=records)
+        return said_in(artifact, *written)
 
     return run
 
@@ -52,8 +92,8 @@ def _cpu() -> runtime.Device:
 def on_simplified(runner: Runner) -> Runner:
     """The same runner, given the simplified kernel."""
 
-    def run(kernel: Kernel, arguments: list[Any], grid: Dim3, workgroup: Dim3) -> None:
-        runner(simplify(kernel), arguments, grid, workgroup)
+    def run(kernel: Kernel, arguments: list[Any], grid: Dim3, workgroup: Dim3) -> object:
+        return runner(simplify(kernel), arguments, grid, workgroup)
 
     return run
 
@@ -78,19 +118,22 @@ def run_differential(
     """Run a kernel without calls in several ways; AssertionError says where they differ.
 
     A generated case brings its own launch and arguments. Every run gets copies of the
-    arguments, of the same strides; afterwards all arrays are compared, NaNs as equal.
+    arguments, of the same strides; afterwards all arrays are compared, NaNs as equal, and what
+    was said where the runners know it.
     """
+    case = kernel if isinstance(kernel, Case) else None
     if isinstance(kernel, Case):
-        case = kernel
-        kernel, grid, workgroup = case.kernel, case.grid, case.workgroup
-        arguments = case.arguments()
-    results: dict[str, list[Any]] = {}
+        kernel, grid, workgroup = kernel.kernel, kernel.grid, kernel.workgroup
+    results: dict[str, tuple[list[Any], object]] = {}
     for name, runner in runners.items():
-        results[name] = [duplicate(a) for a in arguments or ()]
-        runner(kernel, results[name], grid, workgroup)
-    (first, expected), *others = results.items()
-    for name, got in others:
-        if wrong := differences(expected, got):
+        copies = case.arguments() if case else [duplicate(a) for a in arguments or ()]
+        results[name] = copies, runner(kernel, copies, grid, workgroup)
+    (first, (expected, right)), *others = results.items()
+    for name, (got, said) in others:
+        wrong = differences(expected, got)
+        if isinstance(right, Said) and isinstance(said, Said):
+            wrong += right.differences(said)
+        if wrong:
             lines = "\n  ".join(wrong)
             raise AssertionError(f"`{first}` and `{name}` differ:\n  {lines}")
 

@@ -1,7 +1,7 @@
 """A plain interpreter of hetIR, one work-item at a time: a second opinion for the tests.
 
 It shares the op table's numerics with the evaluator and nothing else. Work-items are
-generators that stop at barriers; subgroup operations are not supported.
+generators that stop where they meet (`hetir.testing.lockstep`).
 """
 
 from __future__ import annotations
@@ -15,21 +15,15 @@ import numpy as np
 
 from hetir.ir import ops
 from hetir.ir.core import Function, Kernel, Operation, Region, Value
+from hetir.ir.literals import shown
 from hetir.ir.types import ArrayType, Scalar
+from hetir.testing.cases import Said
+from hetir.testing.lockstep import COMBINE, EXCHANGES, Meeting, run_group
 
 Lanes = Any
 Env = dict[Value, Lanes]
-Step = Generator[Operation, None, tuple[Operation, list[Lanes]]]
+Step = Generator[Meeting, Lanes, tuple[Operation, list[Lanes]]]
 Watch = Callable[[Operation, "Item", list[Lanes], list[Lanes]], None]
-
-_COMBINE = {
-    "add": ops.ADD, "sub": ops.SUB, "min": ops.MIN, "max": ops.MAX,
-    "and": ops.AND, "or": ops.OR, "xor": ops.XOR,
-}  # fmt: skip
-
-
-class DivergenceError(Exception):
-    """Work-items of one workgroup wait at unlike barriers."""
 
 
 def interpret(
@@ -39,7 +33,7 @@ def interpret(
     workgroup: tuple[int, int, int],
     watch: Watch | None = None,
     functions: Sequence[Function] = (),
-) -> None:
+) -> Said:
     """Run every workgroup in order; arrays are written in place. `functions` may be called.
 
     `watch` sees each executed op: the op, the work-item, the operands and the results
@@ -49,6 +43,7 @@ def interpret(
         a if isinstance(p.value.type, ArrayType) else np.asarray(a).reshape(1)
         for p, a in zip(kernel.params, arguments, strict=True)
     ]
+    said = Said()
     for z, y, x in itertools.product(*(range(n) for n in reversed(grid))):
         group = (x, y, z)
         shared: dict[Operation, Any] = {}
@@ -57,18 +52,11 @@ def interpret(
         for w, v, u in itertools.product(*(range(n) for n in reversed(workgroup))):
             env = {p.value: a for p, a in zip(kernel.params, bound, strict=True)}
             place, width = (u, v, w), kernel.options.width
-            items.append(Item(place, group, grid, workgroup, width, shared, env, watch, called))
-        _group([(item, item.region(kernel.body)) for item in items])
-
-
-def _group(waiting: list[tuple[Item, Step]]) -> None:
-    """Run the work-items of one workgroup from barrier to barrier."""
-    while waiting:
-        stopped = [(item, step) for item, step in waiting if next(step, None) is not None]
-        places = {(id(item.at), tuple(item.path)) for item, _ in stopped}
-        if len(places) > 1 or (stopped and len(stopped) < len(waiting)):
-            raise DivergenceError(f"{len(stopped)} of {len(waiting)} work-items at {places}")
-        waiting = stopped
+            items.append(
+                Item(place, group, grid, workgroup, width, shared, env, watch, called, said)
+            )
+        run_group([item.region(kernel.body) for item in items], kernel.options.width)
+    return said.in_order()
 
 
 @dataclass(slots=True)
@@ -84,8 +72,8 @@ class Item:
     env: Env
     watch: Watch | None
     functions: dict[str, Function]
+    said: Said
     path: list[int] = field(default_factory=list[int])
-    at: Operation | None = None
 
     def region(self, region: Region) -> Step:
         """Run to the terminator; the terminator and its operands."""
@@ -103,9 +91,10 @@ class Item:
             elif op.spec is ops.CALL:
                 results = yield from self.call(op, operands)
                 self.env.update(zip(op.results, results, strict=True))
-            elif op.spec is ops.BARRIER:
-                self.at, results = op, []
-                yield op
+            elif op.spec is ops.BARRIER or op.name in EXCHANGES:
+                answer = yield Meeting(op.name, (op, *self.path), op.attrs, operands)
+                results = [answer] if op.results else []
+                self.env.update(zip(op.results, results, strict=True))
             else:
                 results = self.plain(op, operands)
                 self.env.update(zip(op.results, results, strict=True))
@@ -115,7 +104,7 @@ class Item:
 
     def structured(
         self, op: Operation, operands: list[Lanes]
-    ) -> Generator[Operation, None, tuple[Operation, list[Lanes]] | None]:
+    ) -> Generator[Meeting, Lanes, tuple[Operation, list[Lanes]] | None]:
         """Run an `if` or a loop; the exit that leaves it for good, or None."""
         if op.spec is ops.IF:
             last, values = yield from self.region(op.regions[0 if operands[0][0] else 1])
@@ -140,7 +129,7 @@ class Item:
         self.env.update(zip(op.results, carried, strict=True))
         return None
 
-    def call(self, op: Operation, operands: list[Lanes]) -> Generator[Operation, None, list[Lanes]]:
+    def call(self, op: Operation, operands: list[Lanes]) -> Generator[Meeting, Lanes, list[Lanes]]:
         """Run a function; its results."""
         function = self.functions[str(op.attrs["callee"])]
         self.env.update(zip(function.params, operands, strict=True))
@@ -165,10 +154,20 @@ class Item:
             return [np.array([self.index(op)], np.int64)]
         return _MEMORY[op.name](self, op, operands)
 
+    @property
+    def linear(self) -> int:
+        """The linear local id."""
+        return self.local[0] + self.size[0] * (self.local[1] + self.size[1] * self.local[2])
+
+    def who(self) -> tuple[int, int]:
+        """The linear ids of workgroup and work-item, as records name them."""
+        x, y, z = self.group
+        return x + self.grid[0] * (y + self.grid[1] * z), self.linear
+
     def index(self, op: Operation) -> int:
         """The id or size that an op without operands reads."""
         axis = int(op.attrs.get("axis", 0))  # pyright: ignore[reportArgumentType]
-        linear = self.local[0] + self.size[0] * (self.local[1] + self.size[1] * self.local[2])
+        linear = self.linear
         return {
             "local_id": self.local[axis],
             "group_id": self.group[axis],
@@ -212,7 +211,7 @@ def _rmw(_: Item, op: Operation, operands: list[Lanes]) -> list[Any]:
     place = _place(array, indices)
     old = array[place].reshape(1).copy()
     kind = str(op.attrs["kind"])
-    spec = _COMBINE.get(kind)
+    spec = COMBINE.get(kind)
     new = spec.evaluate({}, array.dtype, old, value) if spec and spec.evaluate else value
     array[place] = np.reshape(new, (1,))[0]
     return [old]
@@ -244,6 +243,23 @@ def _view(_: Item, op: Operation, operands: list[Lanes]) -> list[Any]:
     return [array[tuple(picks)]]
 
 
+def _print(item: Item, op: Operation, operands: list[Lanes]) -> list[Any]:
+    values = zip(op.operands, operands, strict=True)
+    words = [shown(v.type, _number(lane)) for v, lane in values if isinstance(v.type, Scalar)]
+    item.said.print(*item.who(), str(op.attrs["format"]).format(*words))
+    return []
+
+
+def _number(lane: Lanes) -> float | int | bool:
+    return lane[0].item() if lane.dtype.kind in "biu" else float(lane[0])
+
+
+def _assert(item: Item, op: Operation, operands: list[Lanes]) -> list[Any]:
+    if not operands[0][0]:
+        item.said.fail(str(op.attrs["message"]))
+    return []
+
+
 def _nothing(_: Item, __: Operation, ___: list[Lanes]) -> list[Any]:
     return []
 
@@ -258,8 +274,8 @@ _MEMORY: dict[str, Callable[[Item, Operation, list[Lanes]], list[Any]]] = {
     "atomic.rmw": _rmw,
     "atomic.cas": _cas,
     "fence": _nothing,
-    "print": _nothing,
-    "assert": _nothing,
+    "print": _print,
+    "assert": _assert,
     "dim": lambda _, op, v: [np.array([v[0].shape[op.attrs["axis"]]], np.int64)],
     "stride": lambda _, op, v: [np.array([v[0].strides[op.attrs["axis"]]], np.int64)],
     "safe_point": lambda _, __, v: list(v),
