@@ -187,8 +187,8 @@ MUTANTS = (
     Mutant("rows of groups overrun the grid's row", "emit",
            'count = code.intrinsic("smin", "i64", ("i64", left), ("i64", wide))', "count = left"),
     Mutant("groups with barriers run as rows", "emit",
-           "            and len(leaves) == 1\n            and isinstance(leaves[0], Leaf)\n",
-           "            and all(isinstance(node, Leaf) for node in leaves)\n"),
+           "return len(leaves) == 1 and isinstance(leaves[0], Leaf)",
+           "return all(isinstance(node, Leaf) for node in leaves)"),
     # subgroups
     Mutant("a missing lane counts in a reduction", "subgroups",
            "takes = self._truths(self._lanes(where))",

@@ -107,6 +107,8 @@ class Accesses(Vectors):
                 )
                 + tags
             )
+        elif self.mask is None and how == "line":
+            self._store_line(op, f"{vector} {name}", where, tags)
         elif self.mask is None:
             self.code.put(f"store {vector} {name}, ptr {where}, align {element.bytes}{tags}")
         elif how == "own":
@@ -123,6 +125,28 @@ class Accesses(Vectors):
                 )
                 + tags
             )
+
+    def _store_line(self, op: Operation, value: str, where: str, tags: str) -> None:
+        """Write neighbouring elements, past the caches where that pays."""
+        code, element = self.code, memory.element_of(op).bytes
+        plain = f"store {value}, ptr {where}, align {element}{tags}"
+        stream = self.host.streams.of(op, element * self.width)
+        if stream is None:
+            code.put(plain)
+            return
+        large, align = stream
+        past, through = code.fresh("past"), code.fresh("through")
+        done = code.fresh("stored")
+        low = code.add(f"and i64 {code.add(f'ptrtoint ptr {where} to i64')}, {align - 1}")
+        fits = code.add(f"icmp eq i64 {low}, 0")
+        code.branch(code.add(f"and i1 {large}, {fits}"), past, through)
+        code.start(past)
+        code.put(f"store {value}, ptr {where}, align {align}{tags}, !nontemporal !{{i32 1}}")
+        code.jump(done)
+        code.start(through)
+        code.put(plain)
+        code.jump(done)
+        code.start(done)
 
     def vector_outside(self, value: Value) -> str:
         """`vector`, for use inside `wide`."""

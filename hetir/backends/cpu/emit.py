@@ -22,6 +22,7 @@ from hetir.backends.cpu.program import (
     Schedule,
     Subgroups,
 )
+from hetir.backends.cpu.streaming import Streams
 from hetir.backends.cpu.subgroups import Exchanger
 from hetir.backends.cpu.vectors import Rep
 from hetir.backends.llvm.structure import Joint, trip_count
@@ -78,6 +79,7 @@ class Emitter(ItemEmitter):
         register_bytes: int = 0,
     ) -> None:
         self._definitions = definitions(kernel.body)
+        self._lanes = lanes
         rows = bool(workgroup and lanes and workgroup[0] % lanes == 0)
         self.known = uniformity(kernel, scope="row" if rows else "workgroup", lockstep=True)
         self._widths = widths(
@@ -109,9 +111,11 @@ class Emitter(ItemEmitter):
         self.exact = frozenset(magnitudes(kernel)) | addressing(kernel) | self.small
         self.positive = positive(kernel)
         self.divergence = divergence(kernel.body, self.known)
-        self._lanes = lanes
         subgroup = kernel.options.width if schedule.has_subgroups else widest
         self.narrowest = min((*self._widths.values(), subgroup), default=lanes)
+        _, sy, sz = workgroup or (1, 1, 1)
+        in_rows = self._free or (sy * sz == 1 and self._single)
+        self.streams = Streams(kernel, target, self.frame, in_rows=in_rows)
         self._returns: list[str] = []
         self._exits: list[tuple[str, str]] = []
         self._joined: list[str] = []
@@ -183,20 +187,25 @@ class Emitter(ItemEmitter):
         )
         code.branch(code.add(f"icmp slt i64 {nexts[0]}, %last"), head, done)
         code.start(done)
+        self.streams.end(code)
         code.put("ret void")
+
+    @property
+    def _single(self) -> bool:
+        """Whether work-items run from end to end without meeting others."""
+        leaves = [node for node in self.schedule.nodes if not isinstance(node, Once)]
+        return len(leaves) == 1 and isinstance(leaves[0], Leaf)
 
     @property
     def _free(self) -> bool:
         """Whether work-items of unlike groups may run in any order, and rows of them pay."""
         _, sy, sz = self.frame.workgroup or (1, 1, 1)
-        leaves = [node for node in self.schedule.nodes if not isinstance(node, Once)]
         return (
             bool(self._lanes)
             and sy * sz > 1
             and self.frame.workgroup is not None
             and self.frame.workgroup[0] % self._lanes == 0
-            and len(leaves) == 1
-            and isinstance(leaves[0], Leaf)
+            and self._single
             and not any(op.spec in _ORDERED for op in walk(self.kernel.body))
         )
 

@@ -182,6 +182,15 @@ class Frame:
             "getelementptr i8, ptr %scratch, i64 {}",
         )
 
+    def large(self, index: int, count: int) -> str:
+        """Whether an array argument has at least `count` elements."""
+        axes = range(self.slot(index).ndim or 0)
+        extents = [self.extent(index, axis) for axis in axes]
+        products = (f"mul i64 {{}}, {extent}" for extent in extents)
+        return self._ask(
+            ("large", index, count), "add i64 0, 1", *products, f"icmp uge i64 {{}}, {count}"
+        )
+
     def stack(self, kind: ArrayType, array: Value) -> str:
         """The address of a private array that no leaf shares."""
         size = max(1, bytes_of(kind))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 
 from hetir.backends.cpu import subgroups
+from hetir.backends.host import TYPICAL_CACHE, cache_bytes
 from hetir.backends.llvm import memory
 from hetir.backends.llvm.machine import Machine, host
 from hetir.backends.llvm.rules import HALF_CONVERSIONS, ROUNDING, RULES, Key
@@ -55,7 +56,7 @@ def resolve(name: str) -> tuple[Target, Machine]:
         raise UnknownCpuError(f"`{name}` is no CPU target", hint="write `cpu` or `cpu:NAME`")
     if not rest:
         machine = host()
-        return _target(name, machine, _host_features(machine)), machine
+        return _target(name, machine, _host_features(machine), cache_bytes()), machine
     where, _, processor = rest.partition(":")
     family, _, system = where.partition("-")
     if family in ("aarch64", "arm64") or where in _ARM:
@@ -93,10 +94,13 @@ def _host_features(machine: Machine) -> frozenset[str]:
     return frozenset(f[1:] for f in machine.features.split(",") if f.startswith("+"))
 
 
-def _target(name: str, machine: Machine, features: frozenset[str]) -> Target:
+def _target(
+    name: str, machine: Machine, features: frozenset[str], cache: int = TYPICAL_CACHE
+) -> Target:
     """The rules of all CPUs, less those whose instructions this one lacks.
 
-    Without them LLVM would call functions that the object cannot link with.
+    Without them LLVM would call functions that the object cannot link with. `cache` is the size
+    of the last cache in bytes, of interest where stores can go past it.
     """
     rules: dict[Key, object] = dict(RULES)
     if "f16c" not in features:
@@ -108,9 +112,10 @@ def _target(name: str, machine: Machine, features: frozenset[str]) -> Target:
     rules |= dict.fromkeys(memory.covered() | subgroups.covered() | _PROGRAM, True)
     return Target(
         name=name,
-        fingerprint=f"{machine.triple};{machine.cpu};{machine.features}",
+        fingerprint=f"{machine.triple};{machine.cpu};{machine.features};{cache}",
         rules=rules,
         features=features,
+        limits={"cache_bytes": cache} if machine.triple.startswith("x86_64") else {},
         unsupported=_UNSUPPORTED,
     )
 
