@@ -9,6 +9,11 @@ from hetir.emulator.ascend import Shape, compilers, launch_block, run
 
 needs_compiler = pytest.mark.skipif(not compilers(), reason="no C++ compiler is here")
 
+EACH_COMPILER = [
+    pytest.param(n, marks=pytest.mark.skipif(n not in compilers(), reason=f"no {n} is here"))
+    for n in ("g++", "clang++")
+]
+
 HEAD = '#include "kernel_operator.h"\n\nusing namespace AscendC;\n'
 SIMT_HEAD = '#include "simt_api/asc_simt.h"\n#include "simt_api/asc_fp16.h"\n'
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -107,14 +108,15 @@ def same_bits(got: Sequence[Any], want: Sequence[Any]) -> None:
             assert equal.all(), (np.argwhere(~equal)[:5].tolist(), a[~equal][:5], b[~equal][:5])
 
 
-ENTRY = 'extern "C" __global__'
-
-
-def gathered(sources: Sequence[str]) -> str:
-    """Several kernels as one translation unit, each in a namespace of its own."""
-    head, using = '#include "kernel_operator.h"\n', "using namespace AscendC;\n"
-    parts = [head, using]
-    for number, source in enumerate(sources):
-        _, _, rest = source.partition(using)
-        parts.append(f"namespace kernel_{number} {{\n{rest}}}\n")
-    return "\n".join(parts)
+def together(sources: Sequence[str]) -> str:
+    """Many files as one: their directives once, the rest of each in a namespace of its own."""
+    heads = dict.fromkeys(
+        line for text in sources for line in text.splitlines() if line.startswith(("#", "using "))
+    )
+    parts = list(heads)
+    for number, text in enumerate(sources):
+        rest = "\n".join(line for line in text.splitlines() if line not in heads)
+        # functions with C linkage are the same in all namespaces
+        rest = re.sub(r"\bhetir_(?=\w+\()", f"hetir_{number}_", rest)
+        parts.append(f"namespace kernel_{number} {{\n{rest}\n}}")
+    return "\n".join([*parts, ""])

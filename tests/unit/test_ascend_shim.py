@@ -7,13 +7,12 @@ import pytest
 from hetir.emulator.ascend import (
     ORDERS,
     Shape,
-    compilers,
     launch_block,
     removals,
     run,
     sync_sites,
 )
-from tests.unit.ascend_shim_support import HEAD, call, needs_compiler, numbers, unit
+from tests.unit.ascend_shim_support import EACH_COMPILER, HEAD, call, needs_compiler, numbers, unit
 
 pytestmark = needs_compiler
 EVERY_ORDER = (*ORDERS, "random:1", "random:2", "program")
@@ -432,7 +431,7 @@ def test_hostile_orders_show_a_missing_flag_as_wrong_values():
     assert wrong["newest"]
 
 
-@pytest.mark.parametrize("compiler", compilers())
+@pytest.mark.parametrize("compiler", EACH_COMPILER)
 def test_both_compilers_agree(compiler):
     report, (_, y, _) = call(SOURCE, "saxpy", blocks=3, compiler=compiler)
     assert report.ok

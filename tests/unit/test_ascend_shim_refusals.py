@@ -2,9 +2,9 @@
 
 import pytest
 
-from hetir.emulator.ascend import ShimBuildError, compilers, run
+from hetir.emulator.ascend import ShimBuildError, run
 from hetir.emulator.ascend.build import library
-from tests.unit.ascend_shim_support import HEAD, call, line_of, needs_compiler, unit
+from tests.unit.ascend_shim_support import EACH_COMPILER, HEAD, call, line_of, needs_compiler, unit
 
 pytestmark = needs_compiler
 
@@ -598,7 +598,7 @@ BAD_TYPES = HEAD + (
 )
 
 
-@pytest.mark.parametrize("compiler", compilers())
+@pytest.mark.parametrize("compiler", EACH_COMPILER)
 def test_compilers_refuse_element_types(compiler):
     with pytest.raises(ShimBuildError, match="does not take this element type") as caught:
         library(BAD_TYPES, arch=2201, compiler=compiler)

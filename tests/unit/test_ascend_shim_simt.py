@@ -3,8 +3,15 @@
 import numpy as np
 import pytest
 
-from hetir.emulator.ascend import ORDERS, compilers, sync_sites
-from tests.unit.ascend_shim_support import call, line_of, needs_compiler, numbers, unit
+from hetir.emulator.ascend import ORDERS, sync_sites
+from tests.unit.ascend_shim_support import (
+    EACH_COMPILER,
+    call,
+    line_of,
+    needs_compiler,
+    numbers,
+    unit,
+)
 
 pytestmark = needs_compiler
 EVERY_ORDER = (*ORDERS, "random:1", "random:2", "program")
@@ -277,7 +284,7 @@ def test_every_barrier_and_fence_is_needed():
             assert not all(report.ok for report in found), (name, site)
 
 
-@pytest.mark.parametrize("compiler", compilers())
+@pytest.mark.parametrize("compiler", EACH_COMPILER)
 def test_both_compilers_take_the_same_source(compiler):
     report, (_, y, _) = call(
         SOURCE, "transpose", arch="950", workgroup=256, size=1024, compiler=compiler

@@ -178,6 +178,24 @@ def library(
         return _make(target, [path, "-shared", str(instrumented)])
 
 
+def check_source(source: str, *, arch: int, compiler: str | None = None) -> None:
+    """Have a compiler read a source, warnings being errors: no code is made.
+
+    Raises:
+        ShimBuildError: what the compiler said.
+    """
+    path = compiler_of(compiler)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "kernel.cpp"
+        file.write_text(with_storage(source) if arch == 3510 else source, encoding="utf-8")
+        command = [path, *_headers(path, arch, False), "-Wextra", "-fsyntax-only", str(file)]
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_SECONDS, check=False
+        )
+    if done.returncode != 0:
+        raise ShimBuildError(done.stderr or done.stdout)
+
+
 def _watched(compiler: str) -> list[str]:
     """Options that make every access to memory a call, as for a race detector, with lines."""
     distinguish = (
