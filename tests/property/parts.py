@@ -6,11 +6,9 @@ AssertionError where bits differ, one of REFUSALS where a target cannot hold the
 
 from __future__ import annotations
 
-import contextlib
 import os
-import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
@@ -35,7 +33,7 @@ from hetir.passes.lower_exits import lower_exits
 from hetir.passes.safe_points import NotCheckpointableError
 from hetir.passes.simplify import PASSES, simplify
 from hetir.testing.cases import Case, Runner
-from hetir.testing.generate import Shape
+from hetir.testing.generate import STORAGE, Shape
 from hetir.testing.guard import Guarded
 from hetir.testing.runners import REFUSALS, OnDevice
 from hetir.testing.sources import SourceCase
@@ -70,16 +68,8 @@ def drawn(part: Part, seed: int) -> tuple[Drawn, list[tuple[str, Check]]]:
 # ---- cases -------------------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def without_f64() -> Iterator[None]:
-    """The generator draws no f64 meanwhile: the Ascend targets have none."""
-    generator: Any = sys.modules[testing.generate.__module__]
-    before = generator.TYPES, generator.STORAGE
-    generator.TYPES, generator.STORAGE = (tuple(t for t in table if t != F64) for table in before)
-    try:
-        yield
-    finally:
-        generator.TYPES, generator.STORAGE = before
+WITHOUT_F64 = tuple(t for t in STORAGE if t != F64)
+"""What the Ascend targets have."""
 
 
 def hetir_case(seed: int, shape: Shape | None = None) -> Case:
@@ -257,8 +247,7 @@ def draw_ascend(device: str) -> Callable[[int, Random], Any]:
             os.environ[ORDER_VARIABLE] = order
             runner(kernel, arguments, grid, workgroup)
 
-        with without_f64():
-            case = hetir_case(seed)
+        case = hetir_case(seed, Shape(types=WITHOUT_F64))
         return case, [(named(device, {**options, "order": order}), agrees(run))]
 
     return draw
