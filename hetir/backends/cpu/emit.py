@@ -22,6 +22,7 @@ from hetir.backends.cpu.program import (
     Schedule,
     Subgroups,
 )
+from hetir.backends.cpu.rows import Anchor, anchor, run_on
 from hetir.backends.cpu.streaming import Streams
 from hetir.backends.cpu.subgroups import Exchanger
 from hetir.backends.cpu.vectors import Rep
@@ -113,6 +114,7 @@ class Emitter(ItemEmitter):
         self.divergence = divergence(kernel.body, self.known)
         subgroup = kernel.options.width if schedule.has_subgroups else widest
         self.narrowest = min((*self._widths.values(), subgroup), default=lanes)
+        self._anchor = self._anchored() if self._free else None
         _, sy, sz = workgroup or (1, 1, 1)
         in_rows = self._free or (sy * sz == 1 and self._single)
         self.streams = Streams(kernel, target, self.frame, in_rows=in_rows)
@@ -174,8 +176,10 @@ class Emitter(ItemEmitter):
         self.group = names
         self._returns.append(end)
         self._clear_mask()
-        taken = self._row_of_groups(nx) if self._free else "1"
-        if not self._free:
+        taken = "1"
+        if self._anchor is not None or (self._free and prod((self.frame.workgroup or ())[1:]) > 1):
+            taken = self._row_of_groups(nx)
+        else:
             self.nodes(self.schedule.nodes)
         self._returns.pop()
         code.jump(end)
@@ -198,16 +202,24 @@ class Emitter(ItemEmitter):
 
     @property
     def _free(self) -> bool:
-        """Whether work-items of unlike groups may run in any order, and rows of them pay."""
-        _, sy, sz = self.frame.workgroup or (1, 1, 1)
+        """Whether work-items of unlike groups may run in any order."""
         return (
             bool(self._lanes)
-            and sy * sz > 1
             and self.frame.workgroup is not None
             and self.frame.workgroup[0] % self._lanes == 0
             and self._single
             and not any(op.spec in _ORDERED for op in walk(self.kernel.body))
         )
+
+    def _anchored(self) -> Anchor | None:
+        if self.schedule.masked:
+            return None
+        (leaf,) = (node for node in self.schedule.nodes if isinstance(node, Leaf))
+        return anchor(self.kernel, leaf, self._definitions)
+
+    def width_of(self, leaf: Leaf) -> int:
+        """How many work-items a leaf runs as one vector."""
+        return self._widths[id(leaf)]
 
     def _row_of_groups(self, nx: str) -> str:
         """Run the groups to the end of a row of them, a row of work-items at a time.
@@ -218,6 +230,9 @@ class Emitter(ItemEmitter):
         left = code.add(f"sub nsw i64 %last, {names[0]}")
         wide = code.add(f"sub nsw i64 {nx}, {names[1]}")
         count = code.intrinsic("smin", "i64", ("i64", left), ("i64", wide))
+        if self._anchor is not None:
+            self._whole_rows(self._anchor, count)
+            return count
         stop = code.add(f"add nsw i64 {names[1]}, {count}")
         shift = code.add(f"sub nsw i64 {names[0]}, {names[1]}")
         with self._rows() as (y, z, base), self.counted(names[1], stop, 1) as x:
@@ -230,6 +245,15 @@ class Emitter(ItemEmitter):
                     self.nodes((node,))
         self.group = names
         return count
+
+    def _whole_rows(self, at: Anchor, count: str) -> None:
+        """Run `count` groups as if they were one; only their ids along y and z are known."""
+        names = self.group
+        self.group = ("0", "0", *names[2:])
+        self.nodes(node for node in self.schedule.nodes if isinstance(node, Once))
+        with self._rows() as (y, z, _):
+            run_on(self, at, names[1], count, y, z)
+        self.group = names
 
     def _next_group(
         self, names: Sequence[str], nx: str, ny: str, taken: str
@@ -456,7 +480,7 @@ class Emitter(ItemEmitter):
 
     def _row(self, leaf: Leaf, y: str, z: str, base: str) -> None:
         """Run a leaf for a row of work-items that whole vectors fill."""
-        vector = MaskedLeaf(self, self._widths[id(leaf)])
+        vector = MaskedLeaf(self, self.width_of(leaf))
         with self.counted("0", self.frame.group_size(0), vector.width) as x:
             linear = self.code.add(f"add nuw nsw i64 {base}, {x}")
             local = (Rep("line", x, 1), Rep("same", y), Rep("same", z))
@@ -489,7 +513,7 @@ class Emitter(ItemEmitter):
     def _leaf(self, leaf: Leaf) -> None:
         """Run a leaf for every item of the level."""
         if self._lanes:
-            self._vectors(MaskedLeaf(self, self._widths[id(leaf)]), leaf)
+            self._vectors(MaskedLeaf(self, self.width_of(leaf)), leaf)
             self.item = Item(self.first, None)
             return
         code, frame = self.code, self.frame
