@@ -24,15 +24,15 @@ RECORD_BYTES = 1 << 22
 
 def evaluator(kernel: Kernel, arguments: list[Any], grid: Dim3, workgroup: Dim3) -> Said:
     """Run on the reference evaluator, which also checks bounds."""
-    return _said(emulator.run(kernel, arguments, grid, workgroup))
+    return said_by(emulator.run(kernel, arguments, grid, workgroup))
 
 
 def checked(kernel: Kernel, arguments: list[Any], grid: Dim3, workgroup: Dim3) -> Said:
     """Run on the reference evaluator with every check on: races, uninitialised reads."""
-    return _said(emulator.run(kernel, arguments, grid, workgroup, checks=True))
+    return said_by(emulator.run(kernel, arguments, grid, workgroup, checks=True))
 
 
-def _said(report: emulator.Report) -> Said:
+def said_by(report: emulator.Report) -> Said:
     """The lines and failed assertions; AssertionError for any other fault."""
     said = Said([(*who, line) for who, line in zip(report.writers, report.output, strict=True)])
     wrong: list[str] = []
@@ -72,16 +72,22 @@ def on_cpu(*, optimise: int = 3, simplified: bool = True, lanes: int | None = 0)
         ready = simplify(kernel) if simplified else kernel
         artifact = compile_kernel(ready, optimise=optimise, workgroup=workgroup, lanes=lanes)
         names = [f"argument {n}" for n in range(len(arguments))]
-        program = _cpu().load(artifact, names)
-        if not artifact.sites:
-            program.run(arguments, grid, workgroup)
-            return Said()
-        written: list[bytes] = []
-        records = runtime.Records(size=RECORD_BYTES, finish=written.append)
-        program.run(arguments, grid, workgroup, records=records)
-        return said_in(artifact, *written)
+        return launched(_cpu().load(artifact, names), arguments, grid, workgroup)
 
     return run
+
+
+def launched(
+    program: runtime.Program, arguments: Sequence[Any], grid: Dim3, workgroup: Dim3
+) -> Said:
+    """What a launch of a loaded program said, after its end."""
+    if not program.artifact.sites:
+        program.run(arguments, grid, workgroup)
+        return Said()
+    written: list[bytes] = []
+    records = runtime.Records(size=RECORD_BYTES, finish=written.append)
+    program.run(arguments, grid, workgroup, records=records)
+    return said_in(program.artifact, *written).in_order()
 
 
 @cache
@@ -132,7 +138,7 @@ def run_differential(
     for name, (got, said) in others:
         wrong = differences(expected, got)
         if isinstance(right, Said) and isinstance(said, Said):
-            wrong += right.differences(said)
+            wrong += right.in_order().differences(said.in_order())
         if wrong:
             lines = "\n  ".join(wrong)
             raise AssertionError(f"`{first}` and `{name}` differ:\n  {lines}")

@@ -42,7 +42,7 @@ class Guarded:
         """`writes` says which arrays may change: those that are writable, if left out."""
         arrays = [a for a in arguments if _has_bytes(a)]
         self._spans = [_copied(low, high) for low, high in _ranges(arrays)]
-        self.arguments = [self._moved(a) if _has_bytes(a) else a for a in arguments]
+        self.arguments: list[Any] = [self._moved(a) if _has_bytes(a) else a for a in arguments]
         self._before = [span.memory.copy() for span in self._spans]
         may = writes if writes is not None else [bool(np.size(a)) for a in arguments]
         self._written = [
@@ -104,7 +104,7 @@ class Guarded:
 
 
 def _has_bytes(argument: Any) -> bool:
-    return isinstance(argument, np.ndarray) and bool(argument.ndim) and bool(argument.size)
+    return isinstance(argument, np.ndarray) and bool(argument.size)
 
 
 def _bounds(array: Any) -> tuple[int, int]:

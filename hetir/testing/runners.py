@@ -17,7 +17,8 @@ from hetir.passes.layout import layout_of
 from hetir.passes.simplify import simplify
 from hetir.runtime.arrays import Array
 from hetir.target import Assumptions, UnsupportedError
-from hetir.testing.cases import Dim3
+from hetir.testing.cases import Dim3, Said
+from hetir.testing.differential import launched
 from hetir.testing.guard import Guarded
 
 REFUSALS = (
@@ -58,18 +59,16 @@ class OnDevice:
     promised: bool = True
     owned: bool = False
 
-    def __call__(self, kernel: Kernel, arguments: list[Any], grid: Dim3, workgroup: Dim3) -> None:
+    def __call__(self, kernel: Kernel, arguments: list[Any], grid: Dim3, workgroup: Dim3) -> Said:
         """Raises one of REFUSALS where the target cannot hold the kernel."""
         device = runtime.device(self.device)
         names = [f"argument {n}" for n in range(len(arguments))]
 
-        def program(values: Sequence[Any]) -> runtime.Program:
-            return device.load(self.artifact(kernel, values, grid, workgroup), names)
+        def run(values: Sequence[Any]) -> Said:
+            artifact = self.artifact(kernel, values, grid, workgroup)
+            return launched(device.load(artifact, names), values, grid, workgroup)
 
-        if self.owned:
-            _run_owned(program, device, arguments, grid, workgroup)
-        else:
-            program(arguments).run(arguments, grid, workgroup)
+        return _run_owned(run, device, arguments) if self.owned else run(arguments)
 
     def artifact(
         self, kernel: Kernel, arguments: Sequence[Any], grid: Dim3, workgroup: Dim3
@@ -103,12 +102,8 @@ class OnDevice:
 
 
 def _run_owned(
-    program: Callable[[list[Any]], runtime.Program],
-    device: runtime.Device,
-    arguments: Sequence[Any],
-    grid: Dim3,
-    workgroup: Dim3,
-) -> None:
+    run: Callable[[list[Any]], Said], device: runtime.Device, arguments: Sequence[Any]
+) -> Said:
     """Run over copies in the device's memory, red zones around them; bring results back."""
     guarded = Guarded(arguments)
     copies = [device.array(memory) for memory in guarded.memories]
@@ -129,9 +124,10 @@ def _run_owned(
                 writeable=argument.flags.writeable,
             )
         )
-    program(moved).run(moved, grid, workgroup)
+    said = run(moved)
     for memory, copy in zip(guarded.memories, copies, strict=True):
         memory[...] = copy.numpy()
     guarded.hand_back(arguments)
     if stray := guarded.stray():
         raise AssertionError("; ".join(stray))
+    return said
