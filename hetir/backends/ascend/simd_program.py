@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 PIPES = ("S", "V", "MTE2", "MTE3")
 """Scalar unit, vector unit, copies to the Unified Buffer, copies from it."""
+
+
+_COUNTED = re.compile(r"for \(\w+ (\w+) = (\d+); \1 < (\d+); [^;]*\)")
 
 
 @dataclass(eq=False, slots=True)
@@ -94,11 +98,26 @@ class Note:
 
 @dataclass(eq=False, slots=True)
 class Loop:
-    """A C++ loop: `head` without its brace. `apart` says that iterations share no global data."""
+    """A C++ loop: `head` without its brace.
+
+    `apart` says that an iteration shares no global data with those after it, nor with what comes
+    after the loop.
+    """
 
     head: str
     body: Block
     apart: bool = False
+
+    @property
+    def endless(self) -> bool:
+        """Whether only what leaves it ends it."""
+        return self.head == "while (true)"
+
+    @property
+    def runs(self) -> bool:
+        """Whether its body runs at least once: its bounds are known."""
+        bounds = _COUNTED.fullmatch(self.head)
+        return self.endless or (bounds is not None and int(bounds[2]) < int(bounds[3]))
 
 
 @dataclass(eq=False, slots=True)

@@ -2,10 +2,10 @@
 
 For an access the question at each point is which pipes are certain to come after it. A flag
 from X to Y adds Y where X is certain, or is the access's own pipe; a pipe's barrier adds the
-pipe; what the scalar unit waits for is before all that it issues later. Where paths meet, only
-what is certain on all of them counts. A conflicting access of a pipe that is not certain is a
-fault, and so is an event that is set while its last wait may be to come, and a read of the
-scalar unit that may find what its cache held before a copy.
+pipe; what the scalar unit waits for is before all that it issues later. Where paths meet, what
+each of them made certain is kept apart, so that nothing is lost: a fault has a path. One is a
+conflicting access of a pipe that is not certain, an event that is set while its last wait may
+be to come, a read of the scalar unit that may find what its cache held before a copy.
 
 All accesses are followed at once: each is a bit. A removed flag is followed from where it stood.
 """
@@ -27,12 +27,13 @@ from hetir.backends.ascend.simd_program import (
     Sync,
 )
 
-_FRESH = len(PIPES)  # after the pipes: what the scalar unit's cache shows
+_FRESH = 1 << len(PIPES)  # beside the pipes: the scalar unit's cache shows it
+_EVERYTHING = _FRESH - 1
 Span = tuple[Global | str | None, int, int]
 """Global memory or an event, or bytes of the Unified Buffer."""
 
-Certain = tuple[int, ...]
-"""For each pipe the accesses that are certain to be before it; then those that the cache shows."""
+Held = Mapping[int, int]
+"""Sets of certain pipes (bits), each with the accesses for which a path made just these certain."""
 
 
 @dataclass(eq=False, slots=True)
@@ -75,8 +76,7 @@ class Checker:
         self.of_pipe: dict[str, int] = dict.fromkeys(PIPES, 0)
         self.shared = 0  # accesses of global memory
         self._number_accesses()
-        self.everything = (1 << len(self.origins)) - 1
-        self.known = [(self.everything,) * (_FRESH + 1)] * len(self.points)
+        self.known: list[Held] = [{} for _ in self.points]
         self._settle(range(len(self.points)), self.known, None)
 
     def faults(self) -> Iterator[Fault]:
@@ -118,7 +118,7 @@ class Checker:
     # ---- what is certain -------------------------------------------------------------------
 
     def _settle(
-        self, begin: Iterable[int], known: list[Certain] | _Overlay, gone: _Point | None
+        self, begin: Iterable[int], known: list[Held] | _Overlay, gone: _Point | None
     ) -> bool:
         """Carry what is certain on to the points that follow, until nothing changes.
 
@@ -132,10 +132,11 @@ class Checker:
             state = known[point.number]
             after = state if point is gone else self._passed(point, state)
             for following, apart in point.following:
-                kept = self.shared if apart else 0
-                old = known[following.number]
-                new = tuple(a & (b | kept) for a, b in zip(old, after, strict=True))
-                if new == old:
+                new = dict(known[following.number])
+                for certain, accesses in after.items():
+                    if kept := accesses & ~self.shared if apart else accesses:
+                        new[certain] = new.get(certain, 0) | kept
+                if new == known[following.number]:
                     continue
                 if gone is not None and self._wrong(following, new) & ~gone.own:
                     return True
@@ -145,38 +146,70 @@ class Checker:
                     heapq.heappush(work, following.number)
         return False
 
-    def _passed(self, point: _Point, certain: Certain) -> Certain:
+    def _passed(self, point: _Point, held: Held) -> Held:
         """What is certain after a point."""
         step = point.step
-        if isinstance(step, Sync) and step.cache:
-            certain = (*certain[:_FRESH], certain[_FRESH] | certain[PIPES.index("S")])
-        elif isinstance(step, Sync) and step.source == "ALL":
-            certain = (self.everything,) * _FRESH + certain[_FRESH:]
-        elif isinstance(step, Sync):
-            certain = self._flagged(step.source, step.target, certain)
+        if isinstance(step, Sync):
+            held = self._synced(step, held)
         elif isinstance(step, Instr):
             for source, target in step.orders:
-                certain = self._flagged(source, target, certain)
-        done = "S" if _pipe(step) == "S" else ""  # the scalar unit goes on only when it is done
-        return tuple(
-            before | point.own if pipe == done else before & ~point.own
-            for pipe, before in zip((*PIPES, "cache"), certain, strict=True)
+                held = self._flagged(source, target, held)
+        if not point.own:
+            return held
+        new = {certain: accesses & ~point.own for certain, accesses in held.items()}
+        # the scalar unit goes on only when it is done, and what waits for a flag knows that it did
+        own = _bit(_pipe(step)) if isinstance(step, Sync) or _pipe(step) == "S" else 0
+        hidden = point.own & self.shared if _pipe(step) == "MTE3" else 0
+        for start, accesses in ((own | _FRESH, point.own & ~hidden), (own, hidden)):
+            new[start] = new.get(start, 0) | accesses
+        return {certain: accesses for certain, accesses in new.items() if accesses}
+
+    def _synced(self, sync: Sync, held: Held) -> Held:
+        if sync.cache:
+            waited = {c: c | _FRESH if c & _bit("S") else c for c in held}
+            return _gathered((waited[c], accesses) for c, accesses in held.items())
+        if sync.source == "ALL":
+            return _gathered((c | _EVERYTHING, accesses) for c, accesses in held.items())
+        return self._flagged(sync.source, sync.target, held)
+
+    def _flagged(self, source: str, target: str, held: Held) -> Held:
+        """What is certain after a flag or a pipe's barrier."""
+        gained = _EVERYTHING if target == "S" else _bit(target)
+        own = self.of_pipe[source]
+        return _gathered(
+            pair
+            for c, accesses in held.items()
+            for pair in (
+                ((c | gained, accesses),)
+                if c & _bit(source)
+                else ((c | gained, accesses & own), (c, accesses & ~own))
+            )
         )
 
-    def _flagged(self, source: str, target: str, certain: Certain) -> Certain:
-        """What is certain after a flag or a pipe's barrier."""
-        ordered = certain[PIPES.index(source)] | self.of_pipe[source]
-        gains = PIPES if target == "S" else (target,)
-        pipes = (b | ordered if p in gains else b for p, b in zip(PIPES, certain, strict=False))
-        return (*pipes, certain[_FRESH])
-
-    def _wrong(self, point: _Point, certain: Certain) -> int:
+    def _wrong(self, point: _Point, held: Held) -> int:
         """The accesses that should be before a point and are not certain to be."""
-        step = point.step
         if not point.rivals:
             return 0
-        pipe = step.source if isinstance(step, Sync) else _pipe(step)
-        return point.rivals & ~certain[PIPES.index(pipe)] | point.copied & ~certain[_FRESH]
+        step = point.step
+        pipe = _bit(step.source if isinstance(step, Sync) else _pipe(step))
+        wrong = 0
+        for certain, accesses in held.items():
+            wrong |= 0 if certain & pipe else accesses & point.rivals
+            wrong |= 0 if certain & _FRESH else accesses & point.copied
+        return wrong
+
+
+def _bit(pipe: str) -> int:
+    return 1 << PIPES.index(pipe)
+
+
+def _gathered(parts: Iterable[tuple[int, int]]) -> Held:
+    """Accesses by what is certain for them."""
+    found: dict[int, int] = {}
+    for certain, accesses in parts:
+        if accesses:
+            found[certain] = found.get(certain, 0) | accesses
+    return found
 
 
 def _touched(step: Instr | Sync | None) -> Iterator[tuple[Span, bool]]:
@@ -218,14 +251,14 @@ def _shown(step: Instr | Sync | None) -> str:
     return step.lines[0] if step and step.lines else str(step)
 
 
-class _Overlay(dict[int, Certain]):
+class _Overlay(dict[int, Held]):
     """What differs from what is known of a sound program."""
 
-    def __init__(self, known: list[Certain]) -> None:
+    def __init__(self, known: list[Held]) -> None:
         super().__init__()
         self.below = known
 
-    def __missing__(self, number: int) -> Certain:
+    def __missing__(self, number: int) -> Held:
         return self.below[number]
 
 
@@ -268,9 +301,12 @@ class _Graph:
         return ends
 
     def loop(self, loop: Loop, ends: list[_Point]) -> list[_Point]:
-        """A loop whose body may run any number of times."""
+        """A loop whose body may run any number of times, but for what its head says."""
         head = self.after(ends, None)
         self.leaving.append([])
-        for end in self.block(loop.body, head):
+        ends = self.block(loop.body, head)
+        for end in ends:
             end.following.append((head[0], loop.apart))
-        return [*head, *self.leaving.pop()]
+        if loop.endless:
+            return self.leaving.pop()
+        return [*(ends if loop.runs else head), *self.leaving.pop()]
