@@ -240,7 +240,7 @@ def _view(_: Item, op: Operation, operands: list[Lanes]) -> list[Any]:
             continue
         stop = start + step * next(numbers)
         picks.append(slice(start, None if stop < 0 else stop, step))
-    return [array[tuple(picks)]]
+    return [array[(*picks, ...)]]  # without axes an array, too
 
 
 def _print(item: Item, op: Operation, operands: list[Lanes]) -> list[Any]:

@@ -153,7 +153,8 @@ def test_inlined_functions_agree():
         module = outlined(case.kernel)
         runs = []
         for kernel in (module.kernels[0], inline(module)):
-            arguments = [*case.arguments(), np.zeros(200, np.float32)]
+            items = case.workgroup[0] * case.grid[0]
+            arguments = [*case.arguments(), np.zeros(items, np.float32)]
             verify(module)
             testing.interpret(
                 kernel, arguments, case.grid, case.workgroup, functions=module.functions
@@ -175,7 +176,7 @@ def outlined(kernel):
             if op.spec is ops.RETURN:
                 builder, number = Builder(), next(numbers)
                 values = builder.const(F32, number), builder.const(I64, 3 * number)
-                body += [*builder.body, replace(op, operands=values)]
+                body = [*builder.body, *body, replace(op, operands=values)]
             else:
                 body.append(replace(op, regions=tuple(map(with_values, op.regions))))
         return Region(region.args, tuple(body))

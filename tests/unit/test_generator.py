@@ -1,0 +1,151 @@
+"""The generator of kernels: what occurs in it, that it shrinks, what it writes for people."""
+
+import random
+from collections import Counter
+from functools import cache
+
+from hetir import testing
+from hetir.ir import ops
+from hetir.ir.core import walk
+from hetir.ir.types import SCALARS, ArrayType, Scalar
+from hetir.testing.scope import Shape
+
+SEEDS = 2000
+ABSENT = {
+    "base": "made by `expand_arrays`; before it arrays are values",
+    "out_of_bounds": "made by the checks of `debug=True`; generated kernels index in bounds",
+    "call": "the evaluator and the backends take kernels after `inline`; sources have helpers",
+    "safe_point": "placed by the compiler for checkpoints; tests/unit/test_safe_points.py does",
+}
+"""Ops that no generated kernel holds, and why."""
+KINDS_ABSENT = {
+    ("barrier", "scope", "device"): "needs `cooperative=True`, which few devices can run",
+}
+
+
+@cache
+def cases():
+    return [testing.generate(random.Random(seed).randrange) for seed in range(SEEDS)]
+
+
+def test_every_op_of_the_table_occurs_with_every_attribute():
+    seen, words = set(), set()
+    for case in cases():
+        for op in walk(case.kernel.body):
+            seen.add(op.name)
+            words.update((op.name, name, value) for name, value in op.attrs.items())
+    assert seen == set(ops.TABLE) - set(ABSENT)
+    wanted = {
+        (spec.name, name, word)
+        for spec in ops.TABLE.values()
+        for name, allowed in spec.attrs.items()
+        if isinstance(allowed, tuple) and spec.name in seen
+        for word in allowed
+    }
+    wanted |= {("subgroup_scan", "inclusive", value) for value in (False, True)}
+    assert wanted - set(words) == set(KINDS_ABSENT)
+
+
+def test_every_op_occurs_with_every_type_that_it_allows():
+    seen = set()
+    for case in cases():
+        for op in walk(case.kernel.body):
+            values = (*op.operands, *op.results)
+            seen.update((op.name, v.type) for v in values if isinstance(v.type, Scalar))
+    missing = [
+        (spec.name, str(kind))
+        for spec in ops.TABLE.values()
+        if spec.pure and spec.evaluate
+        for slot in spec.operands
+        if slot in ops.CLASSES
+        for kind in SCALARS.values()
+        if ops.CLASSES[slot][1](kind) and (spec.name, kind) not in seen
+    ]
+    assert not missing
+    memory = ("load", "store", "shuffle", "print", "if", "for", "loop", "select", "cast")
+    assert not [(n, k) for n in memory for k in SCALARS.values() if (n, k) not in seen]
+    for name in ("atomic.rmw", "atomic.cas", "atomic.load", "atomic.store"):
+        for kind in SCALARS.values():
+            assert ((name, kind) in seen) == (kind.is_int or kind.is_float), (name, kind)
+    for name in ("subgroup_reduce", "subgroup_scan"):
+        assert all((name, k) in seen for k in SCALARS.values() if k.kind != "f8"), name
+
+
+def test_launches_and_arguments_of_every_shape():
+    arrays, launches, ranks, widths = Counter(), Counter(), set(), set()
+    for case in cases():
+        launches["one item"] += case.workgroup == (1, 1, 1)
+        launches["3-D"] += case.workgroup[2] > 1 and case.grid[2] > 1
+        launches["odd"] += case.workgroup[0] % 2 and case.workgroup[1] == 3
+        launches["apart"] += case.apart
+        widths.add(case.kernel.options.subgroup_size)
+        for given in case.inputs:
+            arrays[given.layout] += given.of is None and not given.writes
+            arrays["same memory", given.layout, given.writes] += given.of is not None
+            ranks.add(None if given.extents is None else len(given.extents))
+    assert min(launches.values()) > 20
+    assert launches["apart"] < SEEDS * 0.8
+    assert ranks == {None, 0, 1, 2, 3, 4}
+    assert widths == {None, 1, 2, 4, 8, 16, 32, 64, 128}
+    for layout in ("C", "F", "reversed", "step", "backwards", "broadcast"):
+        assert arrays[layout] > 20, layout
+    for layout, writes in (("same", 0), ("flipped", 0), ("bits", 0), ("odd", 1), ("same", 1)):
+        assert arrays["same memory", layout, bool(writes)] > 10, layout
+
+
+def test_arguments_that_share_memory_do_so_in_every_run():
+    kinds = Counter()
+    for case in cases()[:400]:
+        one, two = case.arguments(), case.arguments()
+        assert not testing.differences(one, two)
+        for given, array in zip(case.inputs, one, strict=True):
+            if given.of is None:
+                continue
+            other = one[given.of]
+            kinds[given.layout] += 1
+            assert (array.shape, array.itemsize) == (other.shape, other.itemsize)
+            low, step = (a.__array_interface__["data"][0] for a in (other, array))
+            first = {"odd": other.strides[0] // 2 if other.ndim else 0}.get(given.layout, 0)
+            if given.layout == "flipped":
+                last = sum((n - 1) * s for n, s in zip(other.shape, other.strides, strict=True))
+                first = last
+            assert step - low == first, given
+    assert len(kinds) == 4
+
+
+def test_a_shape_says_what_kernels_hold():
+    few = tuple(SCALARS[name] for name in ("i32", "f32"))
+    shape = Shape(
+        shared=False, atomics=False, subgroups=False, records=False, overlaps=False, types=few
+    )
+    for seed in range(100):
+        case = testing.generate(random.Random(seed).randrange, shape)
+        assert case.apart or any(i.layout == "broadcast" for i in case.inputs)
+        for op in walk(case.kernel.body):
+            assert not op.name.startswith(("atomic", "fence", "subgroup_re", "subgroup_scan"))
+            assert op.name not in ("shuffle", "vote", "ballot", "barrier", "print", "assert")
+        kinds = {i.kind.name for i in case.inputs}
+        assert kinds <= {"i32", "f32", "u64"}
+
+
+def test_both_arms_may_leave_and_loops_reach_the_ends_of_i64():
+    both, far = 0, 0
+    for case in cases():
+        for op in walk(case.kernel.body):
+            ends = [r.terminator.spec for r in op.regions]
+            both += op.spec is ops.IF and ops.YIELD not in ends
+            if op.spec is ops.CONST and op.results[0].type == SCALARS["i64"]:
+                far += int(op.attrs["bits"]) in ((1 << 63) - 2, (1 << 63) + 1)
+    assert both > 10
+    assert far > 5
+
+
+def test_views_without_axes_and_of_every_memory():
+    seen = set()
+    for case in cases():
+        for op in walk(case.kernel.body):
+            if op.spec is ops.VIEW:
+                kind = op.result.type
+                assert isinstance(kind, ArrayType)
+                seen |= {kind.space, kind.ndim, *op.attrs["steps"]}
+    assert seen >= {"global", "shared", "private", 0, 1, 2, -1, -2}
