@@ -195,17 +195,49 @@ def test_copies_into_vectors_are_double_buffered() -> None:
     assert calls == sorted(calls)
 
 
-def test_a_kernel_for_any_workgroup_runs_in_tiles() -> None:
-    x = np.arange(5000, dtype=np.float32)
-    kernel, slots = kernel_of(scaled, 0.5, x, np.zeros_like(x))
-    made = compile_kernel(kernel, target="ascend:910b")
-    assert made.workgroup is None
-    for workgroup in ((1, 1, 1), (100, 1, 1), (2500, 1, 1), (64, 3, 2)):
-        grid = (-(-x.size // workgroup[0]), 1, 1)
-        want = evaluated(kernel, slots, grid, workgroup)
-        got = copied(slots)
-        run(kernel, got, grid, workgroup, source=made.text)
-        same_bits(got, want)
+def test_stores_are_double_buffered_so_that_they_overlap_with_vectors() -> None:
+    """Only a queue's space makes vectors wait for a copy, and it was freed one iteration before."""
+    text = hetir.compile(
+        scaled, "f32, f32[::1], f32[::1]", target="ascend:910b", workgroup=512
+    ).text
+    assert "TQue<TPosition::VECOUT, 2> mul_queue;" in text
+    words = ("mul_queue.Alloc", "Muls(mul,", "mul_queue.EnQue", "mul_queue.DeQue", "CopyOut(y")
+    calls = [text.index(word) for word in (*words, "mul_queue.Free")]
+    assert calls == sorted(calls)
+    assert "MTE3_V" not in text
+    assert "V_MTE3" not in text
+
+
+@hetir.kernel
+def counted(x: hl.Array[hl.i32, 1], y: hl.Array[hl.i32, 1], items: hl.Array[hl.i32, 1]):
+    i = hl.global_id(0)
+    hl.atomic_add(items, 0, 1)
+    if i < x.shape[0]:
+        y[i] += x[i]
+        if x[i] % 3 == 1:
+            y[i] += 7
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_kernel_for_any_workgroup_runs_in_tiles(target: str) -> None:
+    """Each work-item once: a tile's lanes past the workgroup's end are off."""
+    x = np.arange(7 * 9 * 210, dtype=np.int32)
+    cube = x.reshape(7, 9, 210)
+    flat = [(1, 1, 1), (100, 1, 1), (2500, 1, 1)]
+    cases = [(planes, (cube, np.zeros_like(cube)), [(64, 3, 2), (100, 2, 1), (2, 1, 7)])]
+    if target == "ascend:910b":
+        cases.append((counted, (x[:5000], x[:5000] + 3, np.zeros(1, np.int32)), flat))
+    for source, arrays, workgroups in cases:
+        kernel, slots = kernel_of(source, *arrays)
+        made = compile_kernel(kernel, target=target)
+        assert made.workgroup is None
+        extents = (*arrays[0].shape[::-1], 1, 1)[:3]
+        for workgroup in workgroups:
+            grid = tuple(-(-n // w) for n, w in zip(extents, workgroup, strict=True))
+            want = evaluated(kernel, slots, grid, workgroup)
+            got = copied(slots)
+            run(kernel, got, grid, workgroup, source=made.text, target=target)
+            same_bits(got, want)
 
 
 @pytest.mark.parametrize("workgroup", [(64, 1, 1), (100, 1, 1)])

@@ -11,7 +11,8 @@ from hetir.backends.ascend.simd_lanes import Group
 from hetir.backends.ascend.simd_passes import lowered, ties
 from hetir.backends.ascend.simd_plan import plan
 from hetir.backends.ascend.simd_program import Block, Buffer, Instr, Loop, Node, instructions
-from hetir.backends.ascend.simd_queues import DEPTH, Queue, through_queues
+from hetir.backends.ascend.simd_queues import Queue, events_of, through_queues
+from hetir.backends.ascend.simd_reps import Box
 from hetir.backends.ascend.simd_state import LANE_STEP, Chip, Shape
 from hetir.backends.ascend.simd_sync import synchronise
 from hetir.backends.ascend.simd_text import source
@@ -94,7 +95,7 @@ def _emitted(
         queues = through_queues(program, chip.buffer_bytes - used)
         queued = sum(q.bytes for q in queues)
         used = plan(program, chip.buffer_bytes - queued) + queued
-        synchronise(program, {p: DEPTH * len(queues) for p in (("MTE2", "V"), ("V", "MTE2"))})
+        synchronise(program, events_of(queues))
     entry = entry_of(kernel)
     arrays = [
         emitter.parameters[p.value] for p in kernel.params if isinstance(p.value.type, ArrayType)
@@ -128,6 +129,8 @@ def _emitter(kernel: Kernel, layout: Layout, chip: Chip, shape: Shape, disjoint:
     emitter.there = {}
     emitter.kept = set()
     emitter.region = kernel.body
+    if shape.tiled:
+        emitter.mask = Box(((0, "active"), None, None))
     emitter.group_block = Block()
     for name in ("kLanes", *(f"{n}_{a}" for n in _FRAME for a in "xyz"), *_LOCALS):
         emitter.names[name] = 1

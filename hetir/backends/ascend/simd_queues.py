@@ -1,7 +1,8 @@
-"""Double buffering: what only a copy fills and only the vector unit reads goes through a queue.
+"""Double buffering: what copies and vectors hand to each other in a loop goes through a queue.
 
-The scalar unit issues the next iteration's copy while vectors still work on this one's data. A
-queue of two buffers lets that copy begin at once: its space was freed one iteration before.
+The scalar unit issues the next iteration's copy in while vectors still work on this one's data,
+and the next iteration's vectors while this one's results are still copied out. A queue of two
+buffers lets either begin at once: its space was freed one iteration before.
 """
 
 from __future__ import annotations
@@ -24,15 +25,19 @@ from hetir.backends.ascend.simd_program import (
 
 DEPTH = 2
 MOST = 3
-"""Queues of a kernel: each holds two of the eight events of a pair of pipes."""
+"""Queues of a kernel in each direction: one holds two of the eight events of a pair of pipes."""
+
+_PIPES = {"VECIN": ("MTE2", "V"), "VECOUT": ("V", "MTE3")}
+"""For each position, the pipe that fills a queue's buffers and the one that reads them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A queue and the buffer that it took the place of."""
+    """A queue, the buffer that it took the place of, and its position: VECIN or VECOUT."""
 
     name: str
     buffer: Buffer
+    position: str
 
     @property
     def bytes(self) -> int:
@@ -42,9 +47,10 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A buffer, the block that holds all its uses, and how many loops are around that."""
+    """A buffer, its position, the block of all its uses, and how many loops are around that."""
 
     buffer: Buffer
+    position: str
     block: Block
     depth: int
 
@@ -54,8 +60,9 @@ def through_queues(program: Block, room: int) -> list[Queue]:
     found: list[Queue] = []
     candidates = [c for c in _candidates(program, 0) if c.depth > 0]
     for each in sorted(candidates, key=lambda c: -c.depth):
-        queue = Queue(f"{each.buffer.name}_queue", each.buffer)
-        if len(found) == MOST or queue.bytes - each.buffer.bytes > room:
+        queue = Queue(f"{each.buffer.name}_queue", each.buffer, each.position)
+        taken = sum(q.position == queue.position for q in found)
+        if taken == MOST or queue.bytes - each.buffer.bytes > room:
             continue
         room -= queue.bytes - each.buffer.bytes
         _rewrite(each, queue)
@@ -64,8 +71,18 @@ def through_queues(program: Block, room: int) -> list[Queue]:
     return found
 
 
+def events_of(queues: Sequence[Queue]) -> dict[tuple[str, str], int]:
+    """How many events of each pair of pipes the queues use."""
+    found: dict[tuple[str, str], int] = {}
+    for queue in queues:
+        fills, reads = _PIPES[queue.position]
+        for pair in ((fills, reads), (reads, fills)):
+            found[pair] = found.get(pair, 0) + DEPTH
+    return found
+
+
 def _candidates(program: Block, depth: int) -> list[_Candidate]:
-    """Buffers that one copy of a block fills, and vector instructions after it read."""
+    """Buffers that one copy of a block fills and vectors after it read, or the other way round."""
     uses: dict[Buffer, list[tuple[Instr, bool]]] = {}
     for instr, access, writes in _accesses(program.nodes):
         if isinstance(access.place, Buffer):
@@ -73,30 +90,40 @@ def _candidates(program: Block, depth: int) -> list[_Candidate]:
     declared = {n.buffer for n in _nodes(program) if isinstance(n, Declare)}
     return [
         c
-        for c in _filled(program, depth)
+        for c in _copied(program, depth)
         if c.buffer not in declared and _simple(c, uses[c.buffer])
     ]
 
 
-def _filled(block: Block, depth: int) -> Iterator[_Candidate]:
+def _copied(block: Block, depth: int) -> Iterator[_Candidate]:
     for node in block.nodes:
-        if isinstance(node, Instr) and node.op == "CopyIn":
-            for access in node.writes:
+        if isinstance(node, Instr) and node.op in ("CopyIn", "CopyOut"):
+            position = "VECIN" if node.op == "CopyIn" else "VECOUT"
+            for access in (*node.reads, *node.writes):
                 if isinstance(access.place, Buffer):
-                    yield _Candidate(access.place, block, depth)
+                    yield _Candidate(access.place, position, block, depth)
         for inner in blocks_of(node):
-            yield from _filled(inner, depth + isinstance(node, Loop))
+            yield from _copied(inner, depth + isinstance(node, Loop))
 
 
 def _simple(candidate: _Candidate, uses: Sequence[tuple[Instr, bool]]) -> bool:
-    """Whether one copy fills it, vectors of the same block read it later, and nothing leaves."""
-    if [i.op for i, writes in uses if writes] != ["CopyIn"] or len(uses) < 2:
+    """Whether one copy comes before or after all vectors, in one block that nothing leaves."""
+    copies = [(i, writes) for i, writes in uses if i.pipe != "V"]
+    if len(copies) != 1 or len(uses) < 2:
         return False
-    if any(i.pipe != "V" for i, writes in uses if not writes):
-        return False
+    (copy, fills), first = copies[0], uses[0]
+    if candidate.position == "VECIN":
+        right = copy.op == "CopyIn" and first[0] is copy and not any(w for _, w in uses[1:])
+    else:
+        right = copy.op == "CopyOut" and uses[-1][0] is copy and _only_writes(first[0], uses)
     between = candidate.block.nodes[slice(*_extent(candidate))]
     inside = {i for i, _, _ in _accesses(between)}
-    return all(i in inside for i, _ in uses) and not any(map(_leaves, between))
+    del fills
+    return right and all(i in inside for i, _ in uses) and not any(map(_leaves, between))
+
+
+def _only_writes(first: Instr, uses: Sequence[tuple[Instr, bool]]) -> bool:
+    return all(writes for instr, writes in uses if instr is first)
 
 
 def _extent(candidate: _Candidate) -> tuple[int, int]:
@@ -117,26 +144,29 @@ def _leaves(node: Node) -> bool:
 
 
 def _rewrite(candidate: _Candidate, queue: Queue) -> None:
-    """Put the queue's calls around the copy and behind the last use."""
+    """Put the queue's calls around the first use and the last."""
     buffer, nodes = candidate.buffer, candidate.block.nodes
     first, last = _extent(candidate)
-    copy, name, kind = nodes[first], buffer.name, buffer.kind
+    incoming = candidate.position == "VECIN"
+    copy = nodes[first if incoming else last - 1]
     assert isinstance(copy, Instr)
-    arriving = f"{name}_arriving"
-    word = re.compile(rf"\b{name}\b")
-    copy.lines = [word.sub(arriving, line) for line in copy.lines]
-    before = f"LocalTensor<{kind}> {arriving} = {queue.name}.AllocTensor<{kind}>();"
-    after = [
-        f"{queue.name}.EnQue({arriving});",
-        f"LocalTensor<{kind}> {name} = {queue.name}.DeQue<{kind}>();",
+    other = f"{buffer.name}_{'arriving' if incoming else 'leaving'}"
+    word = re.compile(rf"\b{buffer.name}\b")
+    copy.lines = [word.sub(other, line) for line in copy.lines]
+    filled, read = (other, buffer.name) if incoming else (buffer.name, other)
+    tensor = f"LocalTensor<{buffer.kind}>"
+    handing = [
+        f"{queue.name}.EnQue({filled});",
+        f"{tensor} {read} = {queue.name}.DeQue<{buffer.kind}>();",
     ]
+    at = first + 1 if incoming else last - 1
     candidate.block.nodes = [
         *nodes[:first],
-        Instr("S", [before]),
-        copy,
-        Instr("S", after, orders=(("MTE2", "V"),)),
-        *nodes[first + 1 : last],
-        Instr("S", [f"{queue.name}.FreeTensor({name});"]),
+        Instr("S", [f"{tensor} {filled} = {queue.name}.AllocTensor<{buffer.kind}>();"]),
+        *nodes[first:at],
+        Instr("S", handing, orders=(_PIPES[queue.position],)),
+        *nodes[at:last],
+        Instr("S", [f"{queue.name}.FreeTensor({read});"]),
         *nodes[last:],
     ]
 

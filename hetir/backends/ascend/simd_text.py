@@ -15,7 +15,7 @@ from hetir.backends.ascend.simd_program import (
     Sync,
     instructions,
 )
-from hetir.backends.ascend.simd_queues import DEPTH, Queue
+from hetir.backends.ascend.simd_queues import DEPTH, Queue, events_of
 from hetir.backends.ascend.simd_state import Chip, Shape
 from hetir.ir.core import Kernel
 
@@ -35,7 +35,7 @@ def source(
     queues: Sequence[Queue],
 ) -> str:
     """The whole file."""
-    shared: Events = _events(program) if queues else {}
+    shared = _events(program, queues)
     lines = list(_lines(program, shared))
     memory = ["const GlobalTensor<uint8_t> memory = Global<uint8_t>(launch, 0);"]
     cached = any("(memory)" in line for line in lines)
@@ -71,8 +71,8 @@ def _head(kernel: Kernel, chip: Chip, shape: Shape) -> list[str]:
     ]
 
 
-def _events(program: Block) -> Events:
-    pairs = (("MTE2", "V"), ("V", "MTE2"))
+def _events(program: Block, queues: Sequence[Queue]) -> Events:
+    pairs = events_of(queues)
     used = {
         (s.source, s.target, s.event)
         for i in instructions(program)
@@ -91,7 +91,7 @@ def _event_lines(events: Events) -> Iterator[str]:
 def _queues(queues: Sequence[Queue]) -> Iterator[str]:
     """Queues of two buffers: one is filled while the other is read."""
     for q in queues:
-        yield f"TQue<TPosition::VECIN, {DEPTH}> {q.name};"
+        yield f"TQue<TPosition::{q.position}, {DEPTH}> {q.name};"
         yield f"pipe.InitBuffer({q.name}, {DEPTH}, {q.buffer.bytes});"
 
 

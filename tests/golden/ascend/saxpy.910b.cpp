@@ -48,13 +48,14 @@ constexpr int32_t kLanes = 256;
 extern "C" __global__ __aicore__ void hetir_saxpy(GM_ADDR x, GM_ADDR y, GM_ADDR launch) {
     TPipe pipe;
     TBuf<TPosition::VECCALC> buffer;
-    pipe.InitBuffer(buffer, 2048);
+    pipe.InitBuffer(buffer, 1024);
     const LocalTensor<float> mul = buffer.GetWithOffset<float>(256, 0);
-    const LocalTensor<float> add = buffer.GetWithOffset<float>(256, 1024);
     TQue<TPosition::VECIN, 2> x_lanes_queue;
     pipe.InitBuffer(x_lanes_queue, 2, 1024);
     TQue<TPosition::VECIN, 2> y_lanes_queue;
     pipe.InitBuffer(y_lanes_queue, 2, 1024);
+    TQue<TPosition::VECOUT, 2> add_queue;
+    pipe.InitBuffer(add_queue, 2, 1024);
     const int64_t groups_x = LoadGlobal<int64_t>(launch, 0);
     const int64_t groups_y = LoadGlobal<int64_t>(launch, 8);
     const int64_t groups_z = LoadGlobal<int64_t>(launch, 16);
@@ -80,14 +81,14 @@ extern "C" __global__ __aicore__ void hetir_saxpy(GM_ADDR x, GM_ADDR y, GM_ADDR 
             CopyIn(y_lanes_arriving, y, base, lanes_end);
             y_lanes_queue.EnQue(y_lanes_arriving);
             LocalTensor<float> y_lanes = y_lanes_queue.DeQue<float>();
+            LocalTensor<float> add = add_queue.AllocTensor<float>();
             PipeBarrier<PIPE_V>();
-            SetFlag<HardEvent::MTE3_V>(EVENT_ID0);
-            WaitFlag<HardEvent::MTE3_V>(EVENT_ID0);
             Add(add, mul, y_lanes, kLanes);
             y_lanes_queue.FreeTensor(y_lanes);
-            SetFlag<HardEvent::V_MTE3>(EVENT_ID0);
-            WaitFlag<HardEvent::V_MTE3>(EVENT_ID0);
-            CopyOut(y, base, add, lanes_end);
+            add_queue.EnQue(add);
+            LocalTensor<float> add_leaving = add_queue.DeQue<float>();
+            CopyOut(y, base, add_leaving, lanes_end);
+            add_queue.FreeTensor(add_leaving);
         }
     }
 }
