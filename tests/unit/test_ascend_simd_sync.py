@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,9 +14,9 @@ from hetir.backends.ascend.simd_sync import covered
 from hetir.backends.ascend.simd_sync_check import check
 from hetir.diagnostics import HetirError
 from hetir.emulator import ascend as shim
-from hetir.ir.types import F64
+from hetir.ir.types import F64, SCALARS
 from hetir.passes.simplify import simplify
-from hetir.testing import generate
+from hetir.testing import Shape, generate
 from hetir.testing.cases import Case
 from tests.unit.ascend_support import copied, evaluated, launch_of, run, same_bits
 from tests.unit.test_ascend_simd import lowered
@@ -98,21 +97,18 @@ def test_the_shim_misses_each_flag(name: str) -> None:
 # ---- generated kernels ---------------------------------------------------------------------
 
 
-def generated(seed: int, monkeypatch: pytest.MonkeyPatch) -> Case:
+def generated(seed: int) -> Case:
     """A random kernel without f64."""
-    module: Any = __import__("hetir.testing.generate", fromlist=["TYPES"])
-    for table in ("TYPES", "STORAGE"):
-        monkeypatch.setattr(module, table, tuple(t for t in getattr(module, table) if t != F64))
-    stream = random.Random(seed)
-    return generate(stream.randrange)
+    shape = Shape(types=tuple(t for t in SCALARS.values() if t != F64))
+    return generate(random.Random(seed).randrange, shape)
 
 
 @needs_compiler
 @pytest.mark.parametrize(
     "seed", [pytest.param(n, marks=() if n < 6 else pytest.mark.slow) for n in range(60)]
 )
-def test_generated_kernels(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    case = generated(seed, monkeypatch)
+def test_generated_kernels(seed: int) -> None:
+    case = generated(seed)
     kernel = simplify(case.kernel) if seed % 2 else case.kernel
     slots = [np.ascontiguousarray(a) if isinstance(a, np.ndarray) else a for a in case.arguments()]
     target = ("ascend:910b", "ascend:310p")[seed % 4 == 3]
