@@ -13,12 +13,12 @@ DT = 1e-3
 
 @hetir.kernel
 def nbody(pos: hl.Array[hl.f32, 2], vel: hl.Array[hl.f32, 2], out: hl.Array[hl.f32, 2]):
-    """pos rows are x, y, z, mass; vel rows x, y, z; out rows the new position and velocity."""
+    """pos has rows x, y, z and mass; a row of vel is x, y, z, of out the new place and velocity."""
     i = hl.global_id(0)
     lane = hl.local_id(0)
-    n = pos.shape[0]
+    n = pos.shape[1]
     own = min(i, n - 1)
-    x, y, z = pos[own, 0], pos[own, 1], pos[own, 2]
+    x, y, z = pos[0, own], pos[1, own], pos[2, own]
     ax = hl.f32(0)
     ay = hl.f32(0)
     az = hl.f32(0)
@@ -26,7 +26,7 @@ def nbody(pos: hl.Array[hl.f32, 2], vel: hl.Array[hl.f32, 2], out: hl.Array[hl.f
     for start in range(0, n, TILE):
         j = start + lane
         for c in hl.static_range(4):
-            tile[c, lane] = pos[j, c] if j < n else 0.0
+            tile[c, lane] = pos[c, j] if j < n else 0.0
         hl.barrier()
         for k in range(TILE):
             dx = tile[0, k] - x
@@ -52,13 +52,13 @@ def nbody(pos: hl.Array[hl.f32, 2], vel: hl.Array[hl.f32, 2], out: hl.Array[hl.f
 
 def case(rng, size=4096, data=None):
     """`size` bodies in a cube; takes no data."""
-    pos = rng.random((size, 4), np.float32) * 2 - 1
-    pos[:, 3] = rng.random(size, np.float32) / size
+    pos = rng.random((4, size), np.float32) * 2 - 1
+    pos[3] = rng.random(size, np.float32) / size
     vel = rng.random((size, 3), np.float32) * np.float32(0.2) - np.float32(0.1)
     out = np.empty((size, 6), np.float32)
 
     def expected():
-        p, v = pos.astype(np.float64), vel.astype(np.float64)
+        p, v = pos.T.astype(np.float64), vel.astype(np.float64)
         acc = np.empty((size, 3))
         for i in range(0, size, 256):
             r = p[None, :, :3] - p[i : i + 256, None, :3]

@@ -111,9 +111,8 @@ def jacobi(g: Arrays) -> Run:
 
 
 def nbody(g: Arrays) -> Run:
-    out = np.empty((len(g["pos"]), 6), np.float32)
-    columns = np.ascontiguousarray(g["pos"].T)
-    return run_of("nbody", {"out": out}, len(out), *columns, g["vel"], out)
+    out = np.empty((len(g["vel"]), 6), np.float32)
+    return run_of("nbody", {"out": out}, len(out), *g["pos"], g["vel"], out)
 
 
 def mandelbrot(_: Arrays) -> Run:

@@ -217,9 +217,8 @@ def nbody_loop(px, py, pz, mass, vel, out):
 
 
 def nbody(g: Arrays) -> Run:
-    out = np.empty((len(g["pos"]), 6), F)
-    columns = np.ascontiguousarray(g["pos"].T)
-    return run_of(nbody_loop, {"out": out}, *columns, g["vel"], out)
+    out = np.empty((len(g["vel"]), 6), F)
+    return run_of(nbody_loop, {"out": out}, *g["pos"], g["vel"], out)
 
 
 @parallel

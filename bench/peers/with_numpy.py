@@ -69,7 +69,7 @@ def jacobi(given: Arrays) -> Run:
 
 
 def nbody(given: Arrays) -> np.ndarray[Any, Any]:
-    place, mass, velocity = given["pos"][:, :3], given["pos"][:, 3], given["vel"]
+    place, mass, velocity = given["pos"][:3].T, given["pos"][3], given["vel"]
     pull = np.empty_like(velocity)
     for i in range(0, len(place), 128):
         away = place[None] - place[i : i + 128, None]

@@ -167,9 +167,9 @@ def jacobi(g: Arrays) -> Run:
 
 
 def nbody(g: Arrays) -> Run:
-    n = len(g["pos"])
+    n = len(g["vel"])
     out = empty(n, 6)
-    held = (np.int32(n), Held(g["pos"]), Held(g["vel"]), out)
+    held = (np.int32(n), Held(np.ascontiguousarray(g["pos"].T)), Held(g["vel"]), out)
     return run_of({"out": out}, step("nbody", (n,), (GROUP,), *held))
 
 

@@ -58,7 +58,7 @@ def jacobi(given: Arrays) -> Run:
 
 
 def nbody(t: Tensors) -> torch.Tensor:
-    place, mass = t["pos"][:, :3], t["pos"][:, 3]
+    place, mass = t["pos"][:3].T, t["pos"][3]
     away = place[None] - place[:, None]
     inverse = torch.rsqrt((away * away).sum(2) + 1e-2)
     pull = (away * (mass * inverse**3)[:, :, None]).sum(1)
