@@ -106,7 +106,7 @@ MUTANTS = (
            "return _line(name, reps[0].step + sign * reps[1].step)",
            "return _line(name, reps[0].step + reps[1].step)"),
     Mutant("a product of a line keeps its step", "lines",
-           "return _line(name, line.step * int(factor.name))", "return _line(name, line.step)"),
+           "return _line(name, line.step * _signed(factor.name))", "return _line(name, line.step)"),
     Mutant("the low bits of any line are a pattern", "lines",
            "if line.step != 1 or line.name not in self.multiples or period & (period - 1):",
            "if period & (period - 1):"),
@@ -138,6 +138,23 @@ MUTANTS = (
            'sides = (("sge", span.low, "0"), ("slt"', 'sides = (("sge", span.low, "0"), ("sle"'),
     Mutant("a span's mask lacks its first lane", "slots",
            'sides = (("sge", span.low, "0"),', 'sides = (("sgt", span.low, "0"),'),
+    # clamps
+    Mutant("the last lane may pass the upper limit of a clamp", "clamps",
+           "far = self.line.step * (width - 1)", "far = self.line.step * (width - 2)"),
+    Mutant("of several clamps one tells for all", "clamps",
+           "outermost[key] = min(known, distance) if clamp.lower else max(known, distance)",
+           "outermost[key] = distance"),
+    Mutant("a clamp of a number that wraps is a line", "clamps",
+           "if value not in self.host.small and value not in self._unclamped:", "if False:"),
+    Mutant("vectors at a border do again what they did", "masked",
+           "                self._retreat = None\n", "                pass\n"),
+    Mutant("lanes that returned stay, the others end", "masked",
+           "self.mask = self.both(before, self.other(cond.name))",
+           "self.mask = self.both(before, cond.name)"),
+    Mutant("the lanes beside a span's low end are in it", "vectors",
+           'self.spans[name] = Span("0", span.low)', 'self.spans[name] = Span("0", whole)'),
+    Mutant("the lanes beside a span's high end are all", "vectors",
+           "self.spans[name] = Span(span.high, whole)", 'self.spans[name] = Span("0", whole)'),
     # branches and loops
     Mutant("code under a mask runs only where all lanes are on", "slots",
            "code.branch(self._any(mask), some, done)", 'code.branch("false", some, done)'),
@@ -189,6 +206,19 @@ MUTANTS = (
     Mutant("groups with barriers run as rows", "emit",
            "return len(leaves) == 1 and isinstance(leaves[0], Leaf)",
            "return all(isinstance(node, Leaf) for node in leaves)"),
+    Mutant("a row runs lanes before its first item", "rows",
+           'low = code.add(f"sub nsw i64 {before}, {index}")', 'low = "0"'),
+    Mutant("a row runs lanes behind its last item", "rows",
+           'high = code.add(f"sub nsw i64 {total}, {index}")',
+           'high = code.add(f"sub nsw i64 {total}, -{width}")'),
+    Mutant("a row lacks as many items as lie before it", "rows",
+           'total = code.add(f"add nuw nsw i64 {items}, {before}")', "total = items"),
+    Mutant("a row starts with its first whole line", "rows",
+           'origin = code.add(f"sub nsw i64 {start}, {before}")',
+           'origin = code.add(f"add nsw i64 {start}, {before}")'),
+    Mutant("items that know their group run as whole rows", "rows",
+           "any(op.spec in LOOPS for op in body) or _placed(kernel)",
+           "any(op.spec in LOOPS for op in body)"),
     # subgroups
     Mutant("a missing lane counts in a reduction", "subgroups",
            "takes = self._truths(self._lanes(where))",
@@ -242,6 +272,8 @@ def checks() -> Iterator[str]:
     """Runs what should notice a fault; gives the name of each check that passed."""
     from hetir import testing
     from hetir.backends import cpu
+    from tests.unit import test_cpu_clamps as clamps
+    from tests.unit import test_cpu_rows as rows
     from tests.unit import test_cpu_vectors as vectors
 
     vectors.test_a_return_behind_a_barrier_ends_the_workgroup(4)
@@ -263,6 +295,18 @@ def checks() -> Iterator[str]:
     vectors.test_scatters_under_a_mask(4)
     vectors.test_ids_in_groups_of_every_shape((5, 3, 1))
     yield "kernels written for masks"
+    for test in (
+        clamps.test_clamps_at_every_border,
+        clamps.test_one_lane_at_a_border,
+        clamps.test_clamps_in_loops_branches_and_across_barriers,
+        clamps.test_what_came_before_a_clamp_is_done_once,
+        clamps.test_clamps_of_numbers_that_wrap,
+    ):
+        test(8)
+    yield "clamps"
+    for kind in ("u8", "f32"):
+        rows.test_rows_at_any_alignment(kind, 8)
+    yield "rows"
     for width, items in ((8, 64), (32, 64), (32, 48)):
         vectors.test_subgroups_that_have_all_their_items("f32", width, items)
     yield "subgroups"

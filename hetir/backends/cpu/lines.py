@@ -39,13 +39,14 @@ class Lines(Vectors):
             case "add" | "sub" if _all(reps, "same", "line"):
                 sign = 1 if op.name == "add" else -1
                 name = self.code.add(f"{op.name} i64 {reps[0].name}, {reps[1].name}")
+                self._note_sum(name, reps, sign)
                 return _line(name, reps[0].step + sign * reps[1].step)
             case "mul" if _all(reps, "same", "line"):
                 line, factor = reps if reps[0].kind == "line" else reversed(reps)
                 if factor.kind == "line" or factor.name.startswith("%"):
                     return None
                 name = self.code.add(f"mul i64 {line.name}, {factor.name}")
-                return _line(name, line.step * int(factor.name))
+                return _line(name, line.step * _signed(factor.name))
             case "select" if reps[0].kind == "same" and reps[1].step == reps[2].step:
                 if not _all(reps[1:], "same", "line"):
                     return None
@@ -58,6 +59,15 @@ class Lines(Vectors):
                 return self._compare_line(op, reps)
             case _:
                 return None
+
+    def _note_sum(self, name: str, reps: Sequence[Rep], sign: int) -> None:
+        """Note that a sum or difference is another number and a constant."""
+        a, b = (r.name for r in reps)
+        if not a.startswith("%") and sign > 0:
+            a, b = b, a
+        if a.startswith("%") and not b.startswith("%"):
+            base, before = self.sums.get(a, (a, 0))
+            self.sums[name] = base, before + sign * _signed(b)
 
     def _with_zero(self, reps: Sequence[Rep]) -> Rep | None:
         """The sum of a line and a line or scalar, one of which starts at zero."""
@@ -149,6 +159,11 @@ class Lines(Vectors):
 
 def _all(reps: Sequence[Rep], *kinds: str) -> bool:
     return all(r.kind in kinds for r in reps)
+
+
+def _signed(name: str) -> int:
+    """An i64 constant, which is written by its bits, as the number that it is."""
+    return (int(name) + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 def _line(name: str, step: int) -> Rep:

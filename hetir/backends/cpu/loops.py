@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from hetir.backends.cpu.clamps import Clamps
 from hetir.backends.cpu.counters import Counter, LineCounter, VectorCounter
-from hetir.backends.cpu.slots import TWICE, Loop, Slot, Slots, Target, size_of_body
+from hetir.backends.cpu.slots import TWICE, Loop, Slot, Target, size_of_body
 from hetir.backends.cpu.vectors import NONE, Rep
 from hetir.backends.llvm.structure import trip_count
 from hetir.ir import ops
 from hetir.ir.core import Operation, Region, Value, walk
 
 
-class Loops(Slots):
+class Loops(Clamps):
     """Emits `for` and `loop`."""
 
     def _carried(self, op: Operation) -> tuple[list[Value], list[Value], list[Slot]]:
@@ -238,7 +239,7 @@ class Loops(Slots):
             full, part = code.fresh("all"), code.fresh("part")
             code.branch(self._all(on), full, part)
             code.start(full)
-            self._once(None, turn, done)
+            self._once(None, turn, done, retreat=part)
             code.start(part)
             on = self._made_here(on)
         self._once(on, turn, done)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from hetir.backends.cpu.loops import Loops
 from hetir.backends.cpu.program import Leaf
-from hetir.backends.cpu.slots import Slot, State, Target, size_of_body
+from hetir.backends.cpu.slots import TWICE, Slot, State, Target, size_of_body
 from hetir.backends.cpu.vectors import NONE, Rep
 from hetir.backends.llvm.code import scalar_type
 from hetir.ir import ops
@@ -37,6 +37,7 @@ class MaskedLeaf(Loops):
 
         def body() -> None:
             self.reps, self._state, self._end = {}, State(), end
+            self._unclamped, self._clamp_depth = set(), 0
             self.multiples = {linear, *(r.name for r in local if r.kind == "line")}
             self._entry_mask = self.mask
             for op in leaf.again:
@@ -59,10 +60,22 @@ class MaskedLeaf(Loops):
             if op.spec.terminator:
                 self._terminate(op)
                 return
+            if not op.spec.pure and op.spec is not ops.LOAD:
+                self._retreat = None
+            if not op.regions and self._clamps(body[index:]):
+                self._border(body[index:])
+                return
             if not op.regions:
                 self.plain(op)
                 self._watch(op)
                 continue
+            before = self.mask
+            if self._only_returns(op):
+                cond = self._condition(op.operands[0])
+                if cond.kind == "lanes" and body[index + 1 :]:
+                    self.mask = self.both(before, self.other(cond.name))
+                    self._rest(body[index + 1 :], twice=before is None)
+                    return
             emit = {"if": self._if, "for": self._for, "loop": self._loop}[op.name]
             emit(op)
             if self._state.dead:
@@ -70,22 +83,44 @@ class MaskedLeaf(Loops):
             self._watch(op)
             rest = body[index + 1 :]
             if op in divergent.leaky and self.mask is not None and rest:
-                self._rest(rest)
+                self._rest(rest, twice=before is None)
                 return
 
-    def _rest(self, body: Sequence[Operation]) -> None:
-        """The ops after lanes have left: only where some are still on."""
+    def _only_returns(self, op: Operation) -> bool:
+        """Whether an `if` lets some lanes end, and does nothing else."""
+        return (
+            op in self.host.divergence.leaky
+            and op.spec is ops.IF
+            and not op.results
+            and not self._state.loops
+            and not self.host.schedule.masked
+            and op.regions[0].body[0].spec is ops.RETURN
+            and _nothing(op.regions[1])
+        )
+
+    def _rest(self, body: Sequence[Operation], *, twice: bool) -> None:
+        """The ops after lanes have left: only where some are still on; `twice` if all may be."""
+        code, mask = self.code, self.mask
+        assert mask is not None
         left = self._slot_of("i1", "rest")
         self._put_mask(left, NONE)
-        run, skip = self.code.fresh("rest"), self.code.fresh("rest_done")
-        self.code.branch(self._any(self.mask), run, skip)
-        self.code.start(run)
-        self._region(body)
-        if not self._state.dead:
-            self._put_mask(left, self.mask)
-            self.code.jump(skip)
-        self._state.dead = False
-        self.code.start(skip)
+        some, skip = code.fresh("rest"), code.fresh("rest_done")
+
+        def run() -> None:
+            self._region(body)
+            if not self._state.dead:
+                self._put_mask(left, self.mask)
+
+        if twice and size_of_body(body) <= TWICE:
+            full, part = code.fresh("all"), code.fresh("part")
+            code.branch(self._all(mask), full, part)
+            code.start(full)
+            self._once(None, run, skip, retreat=part)
+            code.start(part)
+        code.branch(self._any(mask), some, skip)
+        code.start(some)
+        self._once(self._made_here(mask), run, skip)
+        code.start(skip)
         self.mask = self._get_mask(left)
 
     def _watch(self, op: Operation) -> None:

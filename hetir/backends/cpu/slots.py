@@ -67,9 +67,14 @@ class Slots(Lanes):
     """Runs code under masks, and merges what it leaves."""
 
     _state: State
+    _retreat: str | None = None  # where to start again under the mask, while that does no harm
 
     def _region(self, body: Sequence[Operation]) -> None:
         """Emit ops to the end of a region."""
+        raise AssertionError
+
+    def _watch(self, op: Operation) -> None:
+        """Keep the results of an op that other leaves read."""
         raise AssertionError
 
     # ---- code under a mask -------------------------------------------------------------
@@ -92,7 +97,7 @@ class Slots(Lanes):
             full, part = code.fresh("all"), code.fresh("part")
             code.branch(self._all(mask), full, part)
             code.start(full)
-            self._once(None, body, done)
+            self._once(None, body, done, retreat=part)
             code.start(part)
         code.branch(self._any(mask), some, done)
         code.start(some)
@@ -120,10 +125,15 @@ class Slots(Lanes):
         self.spans[found] = span
         return found
 
-    def _once(self, mask: str | None, body: Callable[[], None], done: str) -> None:
+    def _once(
+        self, mask: str | None, body: Callable[[], None], done: str, *, retreat: str | None = None
+    ) -> None:
+        """Run a body that ends at `done`; as long as it has done nothing it may go to `retreat`."""
+        self._retreat = retreat
         before, state = dict(self.reps), getattr(self, "_state", None)
         self.mask = mask
         body()
+        self._retreat = None
         if not self._state.dead:
             self.code.jump(done)
         if state is not None:

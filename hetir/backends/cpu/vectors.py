@@ -60,6 +60,7 @@ class Vectors:
         self.local: tuple[Rep, ...] = ()
         self.spans: dict[str, Span] = {}
         self.factors: dict[str, tuple[str, str]] = {}  # masks that are `scalar and mask`
+        self.sums: dict[str, tuple[str, int]] = {}  # names that are another one and a constant
         self.multiples: set[str] = set()  # names of numbers that are multiples of the width
 
     # ---- values ------------------------------------------------------------------------
@@ -168,7 +169,13 @@ class Vectors:
 
     def other(self, mask: str) -> str:
         """The lanes that a mask leaves out."""
-        return self.code.add(f"xor {self.of('i1')} {mask}, splat (i1 true)")
+        name = self.code.add(f"xor {self.of('i1')} {mask}, splat (i1 true)")
+        span, whole = self.spans.get(mask), str(self.width)
+        if span is not None and span.high == whole:
+            self.spans[name] = Span("0", span.low)
+        elif span is not None and span.low == "0":
+            self.spans[name] = Span(span.high, whole)
+        return name
 
     def flags(self, mask: str | None) -> str:
         """The mask as an operand."""

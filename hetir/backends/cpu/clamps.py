@@ -1,0 +1,149 @@
+"""Indices that are clamped at a border: lines wherever no lane is outside.
+
+`min(max(x + d, 0), n - 1)` is x + d in all but the outermost vectors. What follows the first
+clamp of a region is written for vectors of which no lane is clamped, whose accesses are then whole
+lines. The others take the code for lanes under a mask, where there is one, or one of their own.
+Which it is takes a few scalar comparisons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hetir.backends.cpu.slots import TWICE, Slots, size_of_body
+from hetir.backends.cpu.vectors import Rep
+from hetir.ir import ops
+from hetir.ir.core import Operation, Value
+from hetir.ir.types import I64
+
+_DEEPEST = 2  # such regions inside each other
+
+
+@dataclass(frozen=True, slots=True)
+class _Clamp:
+    """A line, and the limit that all its lanes keep to when it is left as it is."""
+
+    line: Rep
+    limit: str
+    lower: bool
+
+    def worst(self, width: int) -> int:
+        """How far the lane that is nearest the limit lies from the first lane."""
+        far = self.line.step * (width - 1)
+        return min(0, far) if self.lower else max(0, far)
+
+
+class Clamps(Slots):
+    """Tells vectors at a border from the others."""
+
+    _unclamped: set[Value]
+    _clamp_depth: int
+
+    def _clamps(self, body: Sequence[Operation]) -> bool:
+        """Whether to tell the vectors apart in a region's rest, which begins with a clamp."""
+        if self.mask is not None or self._clamp(body[0]) is None:
+            return False
+        small = self._clamp_depth < _DEEPEST and size_of_body(body) <= TWICE
+        return self._retreat is not None or small
+
+    def _clamp(self, op: Operation) -> _Clamp | None:
+        """What a `min` or `max` of a line and what is alike in all lanes asks, or None."""
+        if op.spec not in (ops.MIN, ops.MAX) or op.result.type != I64:
+            return None
+        pairs = [(self.rep(v), v) for v in op.operands]
+        pairs.sort(key=lambda pair: pair[0].kind)
+        (line, value), (limit, _) = pairs
+        if (line.kind, limit.kind) != ("line", "same"):
+            return None
+        if value not in self.host.small and value not in self._unclamped:
+            return None  # it may wrap on the way
+        return _Clamp(line, limit.name, op.spec is ops.MAX)
+
+    def _border(self, body: Sequence[Operation]) -> None:
+        """Emit a region's rest for vectors inside, then for those at a border."""
+        code, before = self.code, dict(self.reps)
+        guard, done = self._inside(body)
+        inside = code.fresh("inside")
+        if self._retreat is not None:
+            code.branch(guard, inside, self._retreat)
+            code.start(inside)
+            for op in done:
+                self._watch(op)
+            self._region([op for op in body if op not in done])
+            return
+        depth, left = self._clamp_depth, self._slot_of("i1", "after")
+        border, end = code.fresh("border"), code.fresh("met")
+        code.branch(guard, inside, border)
+        ends: list[str | None] = []
+        for label, known in ((inside, dict(self.reps)), (border, before)):
+            code.start(label)
+            self.reps, self.mask = known, None
+            self._clamp_depth = depth + 1 if label == inside else _DEEPEST
+            for op in done if label == inside else ():
+                self._watch(op)
+            rest = [op for op in body if op not in done] if label == inside else body
+            self._region(rest)
+            if not self._state.dead:
+                ends.append(self.mask)
+                self._put_mask(left, self.mask)
+                code.jump(end)
+            self._state.dead = False
+        self.reps, self._clamp_depth = before, depth
+        self._state.dead = not ends
+        if ends:
+            code.start(end)
+            self.mask = None if ends == [None] * len(ends) else self._get_mask(left)
+
+    def _inside(self, body: Sequence[Operation]) -> tuple[str, set[Operation]]:
+        """Emit all clamps that can be, and what they need, as if no lane were outside.
+
+        Gives the condition for that, and the ops.
+        """
+        needed = _slice(body)
+        found: list[_Clamp] = []
+        for op in needed:
+            clamp = self._clamp(op)
+            if clamp is None:
+                self.plain(op)
+                continue
+            found.append(clamp)
+            self.reps[op.result] = clamp.line
+            self._unclamped.add(op.result)
+        return self._guard(found), set(needed)
+
+    def _guard(self, clamps: Sequence[_Clamp]) -> str:
+        """Whether all lanes keep to all limits: of lines a constant apart, the outermost."""
+        outermost: dict[tuple[str, str, bool], int] = {}
+        for clamp in clamps:
+            base, distance = self.sums.get(clamp.line.name, (clamp.line.name, 0))
+            distance += clamp.worst(self.width)
+            key = base, clamp.limit, clamp.lower
+            known = outermost.get(key, distance)
+            outermost[key] = min(known, distance) if clamp.lower else max(known, distance)
+        code, guard = self.code, "true"
+        for (base, limit, lower), distance in outermost.items():
+            lane = code.add(f"add i64 {base}, {distance}")
+            one = code.add(f"icmp {'sge' if lower else 'sle'} i64 {lane}, {limit}")
+            guard = one if guard == "true" else code.add(f"and i1 {guard}, {one}")
+        return guard
+
+
+def _slice(body: Sequence[Operation]) -> list[Operation]:
+    """The i64 `min`s and `max`es that do not wait for anything but pure ops, and those."""
+    late: set[Value] = set()
+    makers: dict[Value, Operation] = {}
+    wanted: set[Operation] = set()
+    for op in body:
+        if not op.spec.pure or not late.isdisjoint(op.operands):
+            late.update(op.results)
+            continue
+        makers.update(dict.fromkeys(op.results, op))
+        if op.spec in (ops.MIN, ops.MAX) and op.result.type == I64:
+            work = [op]
+            while work:
+                needed = work.pop()
+                if needed not in wanted:
+                    wanted.add(needed)
+                    work += [makers[v] for v in needed.operands if v in makers]
+    return [op for op in body if op in wanted]
