@@ -91,8 +91,8 @@ MUTANTS = (
            'return self.code.add(f"or {self.of(\'i1\')} {a}, {b}")',
            'return self.code.add(f"and {self.of(\'i1\')} {a}, {b}")'),
     Mutant("the other lanes are the same lanes", "vectors",
-           "{mask}, splat (i1 true)\")\n\n    def flags",
-           "{mask}, splat (i1 false)\")\n\n    def flags"),
+           "{mask}, splat (i1 true)\")\n        span",
+           "{mask}, splat (i1 false)\")\n        span"),
     # predicates of lines
     Mutant("a swapped comparison keeps its sense", "lines",
            "line, limit, name = limit, line, _SWAPPED[name]", "line, limit = limit, line"),
