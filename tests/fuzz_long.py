@@ -27,6 +27,7 @@ ROOT = Path(__file__).parents[1]
 CASE_SECONDS = 180.0
 """What one case may take, its compilation included, before it counts as a hang."""
 REDUCE_SECONDS = 60.0
+START_SECONDS = 300.0
 MOST_OF_A_KIND = 3
 """How many faults of one kind are written down; the others are counted."""
 
@@ -148,7 +149,8 @@ class Search:
         hung = False
         buffer = b""
         while True:
-            ready, _, _ = select.select([read], [], [], CASE_SECONDS + REDUCE_SECONDS)
+            limit = START_SECONDS if begun["seed"] is None else CASE_SECONDS + REDUCE_SECONDS
+            ready, _, _ = select.select([read], [], [], limit)
             if not ready:
                 hung = True
                 os.killpg(child.pid, signal.SIGKILL)

@@ -7,13 +7,17 @@ AssertionError where bits differ, one of REFUSALS where a target cannot hold the
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 from random import Random
 from typing import Any
+
+import numpy as np
 
 import hetir
 from hetir import emulator, hetbin, runtime, testing
@@ -248,7 +252,7 @@ def draw_ascend(device: str) -> Callable[[int, Random], Any]:
             os.environ[ORDER_VARIABLE] = order
             runner(kernel, arguments, grid, workgroup)
 
-        case = hetir_case(seed, Shape(types=WITHOUT_F64))
+        case = hetir_case(seed, Shape(types=WITHOUT_F64, records=False))
         return case, [(named(device, {**options, "order": order}), agrees(run))]
 
     return draw
@@ -356,6 +360,12 @@ def draw_checkpoint(seed: int, random: Random) -> tuple[Drawn, list[tuple[str, C
 
 
 def draw_source(seed: int, random: Random) -> tuple[Drawn, list[tuple[str, Check]]]:
+    """A Python kernel."""
+    case = source_case(seed)
+    return case, source_checks(random, build=random.randrange(5) == 0)
+
+
+def source_checks(random: Random, *, build: bool) -> list[tuple[str, Check]]:
     """Python itself, then launches, a hetbin, and a checkpoint that goes on elsewhere."""
     others = [d for name in ("opencl", "vulkan", "ptx-emulator") for d in devices(name)]
     device = random.choice(("emulator", "cpu", *others))
@@ -423,15 +433,32 @@ def draw_source(seed: int, random: Random) -> tuple[Drawn, list[tuple[str, Check
         (f"launched on {device}", launched),
         (f"stopped on {first} after {stop}, resumed on {second}", resumed),
     ]
-    if random.randrange(5) == 0:
+    if build:
         checks.append((f"built for {targets}, launched on {second}", built))
-    return source_case(seed), checks
+    return checks
 
 
 def same(case: SourceCase, arguments: Sequence[Any]) -> None:
     """What a run left is what Python leaves."""
     wrong = testing.differences(case.plain(), case.written(arguments))
     assert not wrong, "; ".join(wrong)
+
+
+def draw_planted(seed: int, random: Random) -> tuple[Drawn, list[tuple[str, Check]]]:
+    """Checks that fail in every way, for the test of the search."""
+    del random
+
+    def check(case: Case) -> None:
+        if seed == 1:
+            equal(right(case), ([np.zeros_like(a) for a in right(case)[0]], None))
+        if seed == 3:
+            os.kill(os.getpid(), signal.SIGSEGV)
+        if seed == 4:
+            time.sleep(3600)
+        if seed == 6:
+            raise ValueError("planted")
+
+    return hetir_case(seed), [("planted", check)]
 
 
 PARTS = {
@@ -455,6 +482,9 @@ PARTS = {
         ),
     )
 }
+
+if os.environ.get("HETIR_FUZZ_PLANTED"):
+    PARTS["planted"] = Part("planted", draw_planted)
 
 
 def smaller(case: Case, check: Check, failure: BaseException, late: Callable[[], bool]) -> Case:

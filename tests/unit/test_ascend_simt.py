@@ -186,6 +186,31 @@ def shared_sum(x: hl.Array[hl.i64, 1]):
     hl.atomic_add(total, 0, x[hl.local_id(0)])
 
 
+@hetir.kernel(subgroup_size=16)
+def mirrored(x: hl.Array[hl.i32, 1], y: hl.Array[hl.i32, 1]):
+    i, first = hl.local_id(0), hl.subgroup_id() * 16
+    row = hl.shared(64, hl.i32)
+    row[i] = x[hl.global_id(0)]
+    hl.subgroup_barrier()
+    y[hl.global_id(0)] = row[first + 15 - hl.lane_id()]
+
+
+def test_a_subgroup_barrier_makes_lanes_wait() -> None:
+    x = np.arange(128, dtype=np.int32)
+    y = np.zeros_like(x)
+    mirrored.launch((x, y), grid=2, workgroup=64, device="ascend-shim:950").wait()
+    np.testing.assert_array_equal(y, x.reshape(-1, 16)[:, ::-1].reshape(-1))
+
+
+@hetir.kernel(subgroup_size=16)
+def some_subgroups_wait(x: hl.Array[hl.i32, 1]):
+    row = hl.shared(64, hl.i32)
+    row[hl.local_id(0)] = 1
+    if hl.subgroup_id() < 1:
+        hl.subgroup_barrier()
+        x[hl.global_id(0)] = row[15 - hl.lane_id()]
+
+
 @hetir.kernel
 def double(x: hl.Array[hl.f64, 1]):
     x[0] = x[0] * 2
@@ -203,6 +228,7 @@ def for_the_host(x: hl.Array[hl.i32, 1]):
         (wide_lanes, "i32[:]", "wider than a warp"),
         (shared_sum, "i64[:]", "a 64-bit atomic on shared memory"),
         (for_the_host, "i32[:]", "no fence reaches the host"),
+        (some_subgroups_wait, "i32[:]", "a subgroup barrier in control flow that differs"),
     ],
 )
 def test_refusals_name_what_is_missing(source: Any, signature: str, words: str) -> None:

@@ -304,6 +304,28 @@ def test_uninitialised_memory():
     assert error.thread.thread == (9, 0, 0)
     run(f"{body} st.shared.u32 [%r3], 1; {read}", uninitialised=True)
     run(f"{body} {read}")
+    byte = f"{body} mov.u32 %r4, 1; st.shared.u8 [%r3], %r4;"
+    fault(f"{byte} {read}", "HET625", "before it is written", uninitialised=True)
+
+
+def test_an_atomic_on_a_byte_reads_the_other_bytes_of_its_word():
+    body = (
+        ".shared .u32 tile[64]; mul.lo.u32 %r2, %r0, 4; mov.u32 %r3, tile; add.u32 %r3, %r3, %r2;"
+    )
+    read = "ld.relaxed.cta.shared.b32 %r1, [%r3];"
+    run(f"{body} mov.u32 %r4, 1; st.shared.u8 [%r3+2], %r4; {read}", uninitialised=True)
+    fault(f"{body} {read}", "HET625", "before it is written", uninitialised=True)
+
+
+def test_an_element_that_nobody_looks_at_need_not_be_written():
+    """Three elements are read as four: what the fourth register gets is not used."""
+    body = """.local .align 16 .b8 own[16]; mov.u64 %x2, own;
+    st.local.v2.u32 [%x2], {1, 2}; st.local.u32 [%x2+8], 3;
+    ld.local.v4.u32 {%r2, %r3, %r4, %r5}, [%x2];
+    add.u32 %r1, %r2, %r3; add.u32 %r1, %r1, %r4;"""
+    assert run(f"{body} {STORE}", uninitialised=True).tolist() == [6] * 64
+    fault(f"{body} add.u32 %r1, %r1, %r5; {STORE}", "HET625", "before it is written",
+          uninitialised=True)  # fmt: skip
 
 
 def test_trap_and_endless_loops():

@@ -5,6 +5,7 @@ Ops gather in a group until something needs their results; one loop then runs th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -34,6 +35,9 @@ from hetir.ir.types import BOOL, F32, RefType, Scalar
 
 BLOCK = 32
 _AXES = "xyz"
+_LANE = re.compile(r"\blane\b")  # arrays may have names such as `shared_lanes`
+_CONSTANT = re.compile(r"const [\w:]+ (\w+) = .*;$")
+_WORD = re.compile(r"\w+")
 _SHOWN = 72  # characters of an expression that may stand inside another one
 ATOMIC_KINDS = {"float", "int32_t", "int16_t", "int8_t", "half", "bfloat16_t"}
 
@@ -124,7 +128,7 @@ class Lanes(State):
         if self.shape.flat:
             low, high = bounds[0] or (0, self.shape.extents[0])
             return [_head("lane", low, high), *_indented(inner), "}"], reads
-        if any("lane" in line for line in inner):
+        if any(_LANE.search(line) for line in inner):
             inner = [f"const int32_t lane = {self.linear};", *inner]
         lines = inner
         for axis in self.shape.axes:
@@ -177,6 +181,18 @@ def _head(name: str, low: Num, high: Num) -> str:
     return f"for (int32_t {name} = {low}; {name} < {high}; ++{name}) {{"
 
 
+def _needed(lines: Sequence[str]) -> list[str]:
+    """Lines without the constants that none after them names."""
+    kept: list[str] = []
+    words: set[str] = set()
+    for line in reversed(lines):
+        found = _CONSTANT.match(line)
+        if found is None or found[1] in words:
+            kept.append(line)
+            words.update(_WORD.findall(line))
+    return kept[::-1]
+
+
 def _indented(lines: Sequence[str]) -> list[str]:
     return [f"    {line}" for line in lines]
 
@@ -212,17 +228,16 @@ class _Loop:
         for value, buffer in self.made.items():
             host.reps[value] = host.held(buffer, value.type)
         cleared = [b for v, b in self.made.items() if v.type == BOOL]
-        effects = any(not op.spec.pure for op in group.ops) or bool(group.exports)
-        mask = host.mask if effects or isinstance(host.mask, Box) else Box((None, None, None))
-        if self.lines:
-            lines, reads = host.lane_loop(mask, self.lines)
+        lines = _needed(self.lines)
+        if lines:
+            lines, reads = host.lane_loop(host.mask, lines)
             if len(places) > 1:
                 lines = [f"// {', '.join(places[1:4])}", *lines]
             lines = [*(f"ClearMask({b.name}, kLanes);" for b in cleared), *lines]
             host.scalar_ops += len(group.ops)
             host.instr("S", lines, (*self.reads, *reads), self.writes, op="lanes")
         for scatter in self.scatters:
-            self.copy_out(scatter, mask)
+            self.copy_out(scatter, host.mask)
 
     # ---- values --------------------------------------------------------------------------
 

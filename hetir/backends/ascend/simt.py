@@ -23,6 +23,7 @@ from hetir.memory.lowering import ASCEND_SIMT, Kind, Part, lookup
 from hetir.memory.program import Order, Scope
 from hetir.passes.layout import layout_of
 from hetir.passes.magnitude import addressing, magnitudes
+from hetir.passes.uniformity import uniformity
 from hetir.target import UnsupportedError
 
 Workgroup = tuple[int, int, int]
@@ -514,8 +515,19 @@ class _Emitter:
             self.put(line)
 
     def barrier(self, op: Operation) -> None:
-        whole = op.attrs["scope"] == "workgroup"
-        self.put("asc_syncthreads();" if whole else "asc_threadfence_block();")
+        """Of a subgroup, too: no function lets the threads of a warp wait for each other."""
+        if op.attrs["scope"] == "subgroup":
+            if self.kernel.options.width == 1:
+                return
+            if uniformity(self.kernel).divergent(op):
+                labels = (Label(op.loc, ""),) if op.loc else ()
+                raise UnsupportedError(
+                    "a subgroup barrier in control flow that differs within the workgroup is not "
+                    f"available on target `{NAME}`",
+                    *labels,
+                    hint="make the condition uniform, or move the barrier out of it",
+                )
+        self.put("asc_syncthreads();")
 
     def atomic(self, op: Operation) -> None:
         element = op.attrs["element"]

@@ -166,17 +166,20 @@ def _load(b: Build) -> Step:
     _hints(b, order, space, _LOAD_HINTS)
     lanes, kind = _shape(b, space)
     b.count(2)
-    writes = [b.write(item, kind, wide=True) for item in _items(b, 0, lanes)]
+    items = _items(b, 0, lanes)
+    writes = [b.write(item, kind, wide=True) for item in items]
     place = target(b, 1, space)
     ins, size, total, dtype = b.ins, kind.size, kind.size * lanes, kind.storage
     order = _CONSTANT if constant else order
+    # compilers read three elements as four, and leave the fourth
+    needed = [k for k in range(total) if lanes == 1 or b.scope.needed(items[k // size])]
 
     def gather(r: Batch) -> list[Lanes]:
         found: list[Lanes] = []
         for piece in pieces(r, place.space, place.address(r), total, ins):
             index, view = piece.index(size), piece.store.typed(dtype)
             if r.launch.watches:
-                watch_load(r, piece, total, order, ins)
+                watch_load(r, piece, total, order, ins, needed)
             values = [view[index + k if k else index] for k in range(lanes)]
             if piece.select is None:
                 return values
@@ -251,13 +254,15 @@ def check_writable(r: Batch, piece: Piece, ins: Instruction) -> None:
         raise OutOfBoundsFault(f"`{name}` may only be read", ins.place, r.first(bad))
 
 
-def watch_load(r: Batch, piece: Piece, size: int, order: Ordering, ins: Instruction) -> None:
-    """Tell the watchers of a load."""
+def watch_load(
+    r: Batch, piece: Piece, size: int, order: Ordering, ins: Instruction, needed: Sequence[int]
+) -> None:
+    """Tell the watchers of a load, of whose bytes some are `needed`."""
     written = piece.store.written
-    if written is not None:
-        bad = np.zeros(len(piece.position), bool)
-        for k in range(size):
-            bad |= ~written[piece.position + k]
+    if written is not None and needed:
+        known = [written[piece.position + k] for k in needed]
+        # an atomic on a byte works on its word, of which the others may be nobody's
+        bad = ~np.logical_and.reduce(known) if order is WEAK else ~np.logical_or.reduce(known)
         if bad.any():
             whole = np.zeros(r.count, bool)
             whole[slice(None) if piece.select is None else piece.select] = bad
