@@ -56,6 +56,10 @@ class Scope(Protocol):
         """The meaning of a name."""
         ...
 
+    def needed(self, register: Operand) -> bool:
+        """Whether anybody may look at what a destination gets."""
+        ...
+
 
 def instruction(*opcodes: str) -> Callable[[Builder], Builder]:
     """Add a builder to the table."""

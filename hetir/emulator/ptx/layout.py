@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 
 import numpy as np
 
@@ -16,6 +18,7 @@ from hetir.emulator.ptx.syntax import (
     Module,
     Name,
     Operand,
+    Pair,
     Symbol,
     Variable,
     Vector,
@@ -162,6 +165,8 @@ def _names(operands: tuple[Operand, ...]) -> Iterator[str]:
                 yield from _names(items)
             case Address(Name(text)):
                 yield text
+            case Pair(first, second):
+                yield from _names((first, second))
             case _:
                 pass
 
@@ -183,6 +188,15 @@ class Instance:
     def label(self, name: str) -> str:
         """A label's name that is unique in the program."""
         return f"{name}#{self.serial}"
+
+    def needed(self, register: Operand) -> bool:
+        """Whether the function names a destination again: else nobody looks at what it gets."""
+        return not isinstance(register, Name) or self._mentions[register.text] > 1
+
+    @cached_property
+    def _mentions(self) -> Counter[str]:
+        body = self.function.body
+        return Counter(n for i in body if isinstance(i, Instruction) for n in _names(i.operands))
 
     def find(self, name: str) -> Register | Location | None:
         """The meaning of a name."""
