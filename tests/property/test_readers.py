@@ -12,8 +12,8 @@ from reader_fuzz import Reader, attack
 import hetir
 import hetir.lang as hl
 from hetir import runtime
-from hetir.checkpoint import file as checkpoint_file
 from hetir.checkpoint import StopAt, load
+from hetir.checkpoint import file as checkpoint_file
 from hetir.compiler import lower, prepare, record
 from hetir.diagnostics import HetirError
 from hetir.frontend import parse_signature
