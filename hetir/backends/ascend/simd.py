@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hetir.artifact import Layout
-from hetir.backends.ascend.simd_dead import drop_dead_scalars
+from hetir.backends.ascend.simd_dead import drop_dead_scalars, inline_known_branches
 from hetir.backends.ascend.simd_emit import Emitter
 from hetir.backends.ascend.simd_lanes import Group
 from hetir.backends.ascend.simd_passes import lowered, ties
 from hetir.backends.ascend.simd_plan import plan
 from hetir.backends.ascend.simd_program import Block, Buffer, Instr, Loop, Node, instructions
 from hetir.backends.ascend.simd_queues import Queue, events_of, through_queues
-from hetir.backends.ascend.simd_reps import Box
 from hetir.backends.ascend.simd_state import LANE_STEP, Chip, Shape
 from hetir.backends.ascend.simd_sync import synchronise
 from hetir.backends.ascend.simd_text import source
@@ -89,6 +88,7 @@ def _emitted(
     emitter = _emitter(low, layout_of(kernel), chip, shape, disjoint)
     emitter.run()
     program = _framed(emitter, low)
+    inline_known_branches(program)
     drop_dead_scalars(program)
     used, queues = plan(program, chip.buffer_bytes), list[Queue]()
     if used <= chip.buffer_bytes:
@@ -129,8 +129,6 @@ def _emitter(kernel: Kernel, layout: Layout, chip: Chip, shape: Shape, disjoint:
     emitter.there = {}
     emitter.kept = set()
     emitter.region = kernel.body
-    if shape.tiled:
-        emitter.mask = Box(((0, "active"), None, None))
     emitter.group_block = Block()
     for name in ("kLanes", *(f"{n}_{a}" for n in _FRAME for a in "xyz"), *_LOCALS):
         emitter.names[name] = 1

@@ -1,4 +1,4 @@
-"""Scalars of a program that nothing reads: they are taken out before flags are placed."""
+"""What a program does not need: it is taken out before flags are placed."""
 
 from __future__ import annotations
 
@@ -6,11 +6,27 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from hetir.backends.ascend.simd_program import Block, Branch, Instr, Loop, blocks_of
+from hetir.backends.ascend.simd_program import Block, Branch, Instr, Loop, Node, blocks_of
 
 _DEFINES = re.compile(r"(?:const )?[\w:]+ (\w+)(?: = .*)?;$")
 _ASSIGNS = re.compile(r"(\w+) = .*;$")
 _WORD = re.compile(r"[A-Za-z_]\w*")
+
+_KNOWN = re.compile(r"(\d+) < (\d+)")
+
+
+def inline_known_branches(block: Block) -> None:
+    """Put what a branch of a known condition does in its place."""
+    nodes: list[Node] = []
+    for node in block.nodes:
+        for inner in blocks_of(node):
+            inline_known_branches(inner)
+        known = _KNOWN.fullmatch(node.cond) if isinstance(node, Branch) else None
+        if isinstance(node, Branch) and known:
+            nodes += (node.then if int(known[1]) < int(known[2]) else node.other).nodes
+        else:
+            nodes.append(node)
+    block.nodes = nodes
 
 
 def drop_dead_scalars(program: Block) -> None:

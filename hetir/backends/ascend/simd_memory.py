@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hetir.backends.ascend.simd_program import Access
+from hetir.backends.ascend.simd_program import Access, Buffer
 from hetir.backends.ascend.simd_reps import (
     FULL,
     Affine,
@@ -279,7 +279,6 @@ class Memory(Vectors):
             self.buffer(op.result.name or self.lanes_name(op), target.buffer.kind),
             target.buffer.kind,
         )
-        reads = Access(target.buffer)
         aligned = isinstance(offset.base, int) and offset.base % _BLOCK == 0
         if aligned and factors == self._linear_factors(size):
             assert isinstance(offset.base, int)
@@ -287,10 +286,16 @@ class Memory(Vectors):
             source = target.buffer.name if start == 0 else f"{target.buffer.name}[{start}]"
             units = count * (size // 2) if isinstance(count, int) else f"{count} * {size // 2}"
             line = f"CopyLanes({made.text()}, {source}, {units});"
-            self.instr("V", line, [reads], [self.access(made)], op="Or")
+            part = self._part(target.buffer, start)
+            self.instr("V", line, [part], [self.access(made)], op="Or")
         else:
+            reads = Access(target.buffer)
             self.gather(made, target.buffer.name, reads, factors, offset.base, count)
         return made
+
+    def _part(self, buffer: Buffer, start: int) -> Access:
+        """An element of a buffer for each lane, from `start` on."""
+        return Access(buffer, start * buffer.size, (start + self.shape.items) * buffer.size)
 
     def _reach(self, target: Array, offset: Affine) -> Num | None:
         """How many lanes, from the first on, may be read; None where only each lane knows."""
@@ -345,7 +350,7 @@ class Memory(Vectors):
             count * (kind.bytes // 2) if isinstance(count, int) else f"{count} * {kind.bytes // 2}"
         )
         line = f"CopyLanes({place}, {value.text(target.buffer.kind)}, {units});"
-        self.instr("V", line, [self.access(value)], [Access(target.buffer)], op="Or")
+        self.instr("V", line, [self.access(value)], [self._part(target.buffer, start)], op="Or")
         return True
 
     def _store_row(self, op: Operation, target: Array, offset: str) -> None:

@@ -130,7 +130,7 @@ class State:
         self.out = Emission()
         self.stack: list[Block] = [self.out.body]
         self.reps: dict[Value, Rep] = {}
-        self.mask: Mask = FULL
+        self.mask: Mask = Box(((0, "active"), None, None)) if shape.tiled else FULL
         self.users = users_of(kernel.body)
         self.names: dict[str, int] = {}
         self.note = ""

@@ -61,13 +61,14 @@ class Subgroups(Memory):
         put = f"SetBit({to.name}, lane, {chosen});"
         if value.type != BOOL:
             put = f"{to.name}.SetValue(lane, {chosen});"
-        lines, _ = self.lane_loop(FULL, [*body, put])
+        lines, over = self.lane_loop(self.mask, [*body, put])
         if value.type == BOOL:
             lines = [f"ClearMask({to.name}, kLanes);", *lines]
         self.scalar_ops += 1
         held = self.held(to, op.result.type)
         own_bits = [Access(to)] if value.type == BOOL else []
-        self.instr("S", lines, (*reads, *more, *parts, *own_bits), [Access(to)], op="lanes")
+        touched = (*reads, *more, *parts, *over, *own_bits)
+        self.instr("S", lines, touched, [Access(to)], op="lanes")
         return held
 
     def held_lanes(self, value: Value) -> Rep:
