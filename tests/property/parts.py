@@ -318,7 +318,7 @@ def other_groups(runner: Runner, items: int) -> Check:
 
 
 NEEDS_ITS_GROUP = frozenset(
-    name for name in ops.TABLE if "subgroup" in name or name in ("barrier", "shuffle", "lane_id")
+    name for name in ops.TABLE if "subgroup" in name or name in ("barrier", "shuffle", "lane_id", "assume_uniform")
 )
 
 

@@ -41,6 +41,8 @@ _COMBINED: Mapping[str, str] = {
     "xor": "OpBitwiseXor",
 }
 _FLOAT_ADDS = frozenset(map(float_add, FLOAT_ADDS.values()))
+_BEFORE = {"release": Order.RELEASE, "acq_rel": Order.RELEASE, "seq_cst": Order.SEQ_CST}
+_AFTER = {"acquire": Order.ACQUIRE, "acq_rel": Order.ACQUIRE, "seq_cst": Order.SEQ_CST}
 _WIDTHS = (Scope.WORKGROUP, Scope.DEVICE, Scope.SYSTEM)
 
 
@@ -284,7 +286,11 @@ class Memory:
     def _in_word(
         self, op: Operation, args: Sequence[int], raw: Sequence[int], element: Scalar
     ) -> int | None:
-        """Compare-and-swap of the word around the element until nobody came between."""
+        """Compare-and-swap of the word around the element until nobody came between.
+
+        Orders are fences outside the loop: for Mesa 22.3 one inside is a barrier, which work-items
+        that are done with the loop do not reach.
+        """
         code, word, bits = self._code, self._code.int(32), element.bits
         pointer, shift = self._flavour.word(_space(op), args[0], args[1])
         relaxed = (code.scope(_spelled(self._width(op))), code.semantics("Relaxed"))
@@ -293,6 +299,7 @@ class Memory:
             whole = self._steps(row, op, pointer, (), SCALARS["u32"])
             assert whole is not None
             return self._part(whole, shift, bits)
+        self._fence(op, _BEFORE)
         first = code.add("OpAtomicLoad", word, pointer, *relaxed)
         ones = code.number(32, (1 << bits) - 1)
         mask = code.add("OpNot", word, code.add("OpShiftLeftLogical", word, ones, shift))
@@ -309,8 +316,8 @@ class Memory:
         moved = code.add("OpShiftLeftLogical", word, new, shift)
         kept = code.add("OpBitwiseAnd", word, seen, mask)
         merged = code.add("OpBitwiseOr", word, kept, moved)
-        swap = Operation(ops.ATOMIC_CAS, op.operands, (), op.attrs)
-        row = self._row(Kind.CAS, op)
+        swap = Operation(ops.ATOMIC_CAS, op.operands, (), {**op.attrs, "order": "relaxed"})
+        row = self._row(Kind.CAS, swap)
         found = self._steps(row, swap, pointer, (seen, merged), SCALARS["u32"])
         assert found is not None
         same = code.add("OpIEqual", code.bool(), found, seen)
@@ -319,7 +326,15 @@ class Memory:
         code.jump(head)
         code.fill(phi, [code.module.encode("OpPhi", word, seen, first, entry, found, latch)])
         code.start(done)
+        self._fence(op, _AFTER)
         return None if op.spec is ops.ATOMIC_STORE else old
+
+    def _fence(self, op: Operation, orders: Mapping[str, Order]) -> None:
+        """The fence before or after a relaxed atomic that makes it one of the op's order."""
+        order = orders.get(str(op.attrs["order"]))
+        if order is not None:
+            for step in lookup(self._target, Kind.FENCE, order, self._width(op)).steps:
+                self._around(step)
 
     def _part(self, whole: int, shift: int, bits: int) -> int:
         code = self._code
