@@ -33,6 +33,7 @@ Backward = Callable[..., Any]
 # torch's stubs leave these partly unknown
 _rules: Any = torch.library
 _torch: Any = torch
+_forward: Any = torch.autograd.forward_ad
 
 
 class OperatorError(CompileError):
@@ -55,6 +56,11 @@ class TensorError(LaunchError):
     code = "HET541"
 
 
+_FUNCTIONS: dict[str, Any] = {}
+"""What `torch.func` differentiates, by the operator's name."""
+_transforms_active: Callable[[], bool] = _torch._C._are_functorch_transforms_active
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Operator:
     """A registered operator; calling it calls `torch.ops.<namespace>.<name>`.
@@ -75,6 +81,9 @@ class Operator:
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """One output as a tensor, several as a tuple."""
+        if not torch.compiler.is_compiling() and _transforms_active() and self.name in _FUNCTIONS:
+            rest = (named[given] for given in self.inputs[len(arguments) :])
+            return _FUNCTIONS[self.name].apply(*arguments, *rest)
         return self.call(*arguments, **named)
 
     def __repr__(self) -> str:
@@ -141,9 +150,10 @@ def op(  # noqa: PLR0913 - the parts of an operator
     made = Operator(
         name, schema, kernel, inputs, results, getattr(getattr(torch.ops, namespace), word)
     )
+    rule = _vmap(made, frozenset(batch), frozenset(mutates))
     if results and not mutates:  # torch has no gradients of operators that write inputs
-        _register_backward(made, backward, library)
-    _rules.register_vmap(name, _vmap(made, frozenset(batch), frozenset(mutates)), lib=library)
+        _register_backward(made, backward, rule, library)
+    _rules.register_vmap(name, rule, lib=library)
     if autocast is not None:
         for kind in ("cpu", "cuda"):
             _rules.register_autocast(name, kind, autocast, lib=library)
@@ -365,30 +375,78 @@ def _on_cuda(kernel: Kernel, shape: _Shape) -> Callable[[list[Any], tuple[int, i
 # ---- gradients ---------------------------------------------------------------------------
 
 
-def _register_backward(made: Operator, backward: Operator | Backward | None, library: Any) -> None:
-    def keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        results = _several(output)
-        tensors = [v for v in (*inputs, *results) if isinstance(v, torch.Tensor)]
-        ctx.save_for_backward(*tensors)
-        ctx.numbers = [None if isinstance(v, torch.Tensor) else v for v in inputs]
-        ctx.set_materialize_grads(True)
-
-    def back(ctx: Any, *grads: torch.Tensor) -> tuple[Any, ...]:
-        saved = iter(ctx.saved_tensors)
-        inputs = tuple(next(saved) if v is None else v for v in ctx.numbers)
-        outputs = tuple(saved)
-        if isinstance(backward, Operator):
-            return _by_operator(made, backward, inputs, outputs, grads)
-        if backward is None:
-            raise TensorError(
-                f"`{made.name}` has no backward", hint="give one: `op(..., backward=...)`"
-            )
-        found = backward(inputs, outputs, grads)
-        return tuple(cast("Sequence[Any]", found)) if isinstance(found, tuple | list) else (found,)
-
+def _register_backward(
+    made: Operator, backward: Operator | Backward | None, rule: Callable[..., Any], library: Any
+) -> None:
+    """Say how gradients are made: for `torch.func`, and where torch dispatches to autograd."""
     if isinstance(backward, Operator):
         _check_backward(made, backward)
-    _rules.register_autograd(made.name, back, setup_context=keep, lib=library)
+    derivative = _derivative(made, backward, rule)
+
+    def below(*inputs: Any) -> Any:
+        with _torch._C._AutoDispatchBelowAutograd():
+            return made.call(*inputs)
+
+    def autograd(*inputs: Any) -> Any:
+        if _transforms_active():
+            raise TensorError(
+                f"`torch.ops` knows no derivative of `{made.name}` for torch.func",
+                hint="call the operator that `hetir.torch.op` gave you instead",
+            )
+        tensors = [v for v in inputs if isinstance(v, torch.Tensor)]
+        needed = torch.is_grad_enabled() and any(v.requires_grad for v in tensors)
+        if needed or any(_forward.unpack_dual(v).tangent is not None for v in tensors):
+            return function.apply(*inputs)
+        return below(*inputs)
+
+    function: Any = type(f"{made.name} below", (derivative,), {"forward": staticmethod(below)})
+    library.impl(made.name.partition("::")[2], autograd, "Autograd")
+    # a level of transforms after another: the call goes on with those that are left
+    _FUNCTIONS[made.name] = type(made.name, (derivative,), {"forward": staticmethod(made)})
+
+
+def _derivative(
+    made: Operator, backward: Operator | Backward | None, rule: Callable[..., Any]
+) -> type[torch.autograd.Function]:
+    """What an autograd function of the operator has but for its `forward`."""
+
+    class Derivative(torch.autograd.Function):
+        @staticmethod
+        def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+            results = _several(output)
+            tensors = [v for v in (*inputs, *results) if isinstance(v, torch.Tensor)]
+            ctx.save_for_backward(*tensors)
+            ctx.numbers = [None if isinstance(v, torch.Tensor) else v for v in inputs]
+            ctx.set_materialize_grads(True)
+
+        @staticmethod
+        def backward(ctx: Any, *grads: torch.Tensor) -> tuple[Any, ...]:
+            saved = iter(ctx.saved_tensors)
+            inputs = tuple(next(saved) if v is None else v for v in ctx.numbers)
+            outputs = tuple(saved)
+            if isinstance(backward, Operator):
+                return _by_operator(made, backward, inputs, outputs, grads)
+            if backward is None:
+                raise TensorError(
+                    f"`{made.name}` has no backward", hint="give one: `op(..., backward=...)`"
+                )
+            found = backward(inputs, outputs, grads)
+            if isinstance(found, tuple | list):
+                return tuple(cast("Sequence[Any]", found))
+            return (found,)
+
+        @staticmethod
+        def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Any, Any]:
+            return rule(info, in_dims, *inputs)
+
+        @staticmethod
+        def jvp(ctx: Any, *tangents: Any) -> Any:
+            raise TensorError(
+                f"`{made.name}` has no forward-mode derivative",
+                hint="use reverse mode: `torch.func.vjp`, `grad` or `jacrev`",
+            )
+
+    return Derivative
 
 
 def _check_backward(made: Operator, backward: Operator) -> None:

@@ -337,3 +337,59 @@ def test_the_example_trains_as_pytorch_does():
     assert len(lines) == 6
     first, last = (float(line.split()[3]) for line in (lines[0], lines[-1]))
     assert last < first / 2
+
+
+# ---- torch.func --------------------------------------------------------------------------
+
+
+def total(x: torch.Tensor) -> torch.Tensor:
+    """Of an uneven sum all gradients differ."""
+    return (softmax(x) * torch.arange(x.numel()).reshape(x.shape)).sum()
+
+
+def of_torch(x: torch.Tensor) -> torch.Tensor:
+    return (torch.softmax(x, 1) * torch.arange(x.numel()).reshape(x.shape)).sum()
+
+
+def test_reverse_mode_of_torch_func():
+    x = torch.randn(3, 5)
+    close(torch.func.grad(total)(x), torch.func.grad(of_torch)(x))
+    rows = lambda f: lambda x: f(x, 1)  # noqa: E731
+    jacobian = torch.func.jacrev(rows(torch.softmax))(x)
+    close(torch.func.jacrev(softmax)(x), jacobian)
+    close(torch.func.vjp(softmax, x)[1](x)[0], torch.func.vjp(rows(torch.softmax), x)[1](x)[0])
+    several = torch.randn(4, 3, 5)
+    close(
+        torch.vmap(torch.func.grad(total))(several), torch.vmap(torch.func.grad(of_torch))(several)
+    )
+    outer = torch.func.grad(lambda x: torch.vmap(total)(x).sum())
+    close(outer(several), torch.vmap(torch.func.grad(of_torch))(several))
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script`:DeprecationWarning")
+def test_forward_mode_is_refused():
+    """It used to give zeros."""
+    x = torch.randn(3, 5)
+    for forward in (
+        lambda: torch.func.jvp(softmax, (x,), (x,)),
+        lambda: torch.func.jacfwd(softmax)(x),
+        lambda: dual(softmax, x),
+    ):
+        with pytest.raises(TensorError, match="has no forward-mode derivative"):
+            forward()
+    y, tangent = torch.func.jvp(lambda v: v * softmax(x), (x,), (torch.ones_like(x),))
+    close(y, x * torch.softmax(x, 1))
+    close(tangent, torch.softmax(x, 1))
+
+
+def dual(function, x):
+    with torch.autograd.forward_ad.dual_level():
+        return function(torch.autograd.forward_ad.make_dual(x, torch.ones_like(x)))
+
+
+def test_what_torch_func_cannot_be_told_is_refused():
+    x = torch.randn(3, 5)
+    with pytest.raises(TensorError, match=r"knows no derivative of `.*` for torch\.func"):
+        torch.func.grad(lambda x: softmax.call(x).sum())(x)
+    with pytest.raises(TensorError, match="has no backward"):
+        torch.func.grad(lambda x: add(x, by=2.0).sum())(torch.randn(7))
