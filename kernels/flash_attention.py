@@ -10,6 +10,29 @@ from hetir.library import Case, Step
 
 TILE = 32
 DEPTH = 64
+GROUP = DEPTH  # a work-item copies a column of a tile
+BLOCK = 16  # elements of a row that are in registers at a time
+
+
+@hetir.func
+def multiply(query, keys, scores, lane, count):
+    """The scores of a tile of keys, some elements of the rows at a time."""
+    for first in hl.static_range(0, DEPTH, BLOCK):
+        for r in range(count):
+            score = scores[r, lane] if first else hl.f32(0)
+            for d in hl.static_range(first, first + BLOCK):
+                score += query[d] * keys[r, d]
+            scores[r, lane] = score
+
+
+@hetir.func
+def accumulate(total, values, scores, lane, count):
+    """Add the rows of a tile of values, each times its score, some elements at a time."""
+    for first in hl.static_range(0, DEPTH, BLOCK):
+        for r in range(count):
+            p = scores[r, lane]
+            for d in hl.static_range(first, first + BLOCK):
+                total[d] += p * values[r, d]
 
 
 @hetir.kernel
@@ -24,6 +47,7 @@ def flash_attention(
     own = min(row, q.shape[1] - 1)
     keys = hl.shared((TILE, DEPTH), hl.f32)
     values = hl.shared((TILE, DEPTH), hl.f32)
+    scores = hl.shared((TILE, GROUP), hl.f32)
     query = hl.private(DEPTH, hl.f32)
     total = hl.private(DEPTH, hl.f32)
     for d in hl.static_range(DEPTH):
@@ -32,23 +56,25 @@ def flash_attention(
     largest = hl.f32(float("-inf"))
     weight = hl.f32(0)
     for start in range(0, rows, TILE):
-        for e in range(lane, TILE * DEPTH, hl.group_size(0)):
-            r, d = e // DEPTH, e % DEPTH
-            inside = start + r < rows
-            keys[r, d] = k[head, start + r, d] if inside else 0.0
-            values[r, d] = v[head, start + r, d] if inside else 0.0
+        count = min(TILE, rows - start)
+        for r in range(count):
+            keys[r, lane] = k[head, start + r, lane]
+            values[r, lane] = v[head, start + r, lane]
         hl.barrier()
-        for r in range(min(TILE, rows - start)):
-            score = hl.f32(0)
-            for d in hl.static_range(DEPTH):
-                score += query[d] * keys[r, d]
-            higher = hl.maximum(largest, score)
-            shrink = hl.exp(largest - higher)
-            p = hl.exp(score - higher)
-            weight = weight * shrink + p
-            for d in hl.static_range(DEPTH):
-                total[d] = total[d] * shrink + p * values[r, d]
-            largest = higher
+        multiply(query, keys, scores, lane, count)
+        before = largest
+        for r in range(count):
+            s = scores[r, lane]
+            largest = s if s > largest else largest  # noqa: FURB136 - no NaN is looked for
+        shrink = hl.exp(before - largest)
+        weight *= shrink
+        for d in hl.static_range(DEPTH):
+            total[d] *= shrink
+        for r in range(count):
+            p = hl.exp(scores[r, lane] - largest)
+            scores[r, lane] = p
+            weight += p
+        accumulate(total, values, scores, lane, count)
         hl.barrier()
     if row < q.shape[1]:
         for d in hl.static_range(DEPTH):
@@ -67,7 +93,9 @@ def case(rng, size=(8, 512), data=None):
         return {"out": (e / e.sum(2, keepdims=True)) @ v64}
 
     return Case(
-        steps=(Step(flash_attention, (q, k, v, out), (hetir.cdiv(size[1], 64), size[0]), (64,)),),
+        steps=(
+            Step(flash_attention, (q, k, v, out), (hetir.cdiv(size[1], GROUP), size[0]), (GROUP,)),
+        ),
         results={"out": out},
         expected=expected,
         tolerance=1e-5,
