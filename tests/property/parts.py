@@ -7,6 +7,7 @@ AssertionError where bits differ, one of REFUSALS where a target cannot hold the
 from __future__ import annotations
 
 import os
+import re
 import signal
 import tempfile
 import time
@@ -42,6 +43,7 @@ from hetir.testing.guard import Guarded
 from hetir.testing.runners import REFUSALS, OnDevice
 from hetir.testing.sources import SourceCase
 from tests.property.regroup import regrouped
+from tests.unit import ptx_support
 from tests.unit.checkpoint_tools import evaluator as checked_evaluator
 from tests.unit.checkpoint_tools import hop, placed
 
@@ -234,6 +236,13 @@ def draw_ptx(seed: int, random: Random) -> tuple[Drawn, list[tuple[str, Check]]]
         }
         runner = OnDevice(device="ptx-emulator", **options)
         checks.append((named("ptx-emulator", options), agrees(runner)))
+    if random.randrange(3) == 0:
+        target, races = random.choice(CHIPS), {"races": True}
+
+        def watched(kernel: Kernel, arguments: list[Any], grid: Any, workgroup: Any) -> None:
+            ptx_support.run(kernel, arguments, grid, workgroup, target=target, checks=races)
+
+        checks.append((f"ptx text for {target}, watched for races", agrees(watched)))
     return hetir_case(seed), checks
 
 
@@ -318,7 +327,9 @@ def other_groups(runner: Runner, items: int) -> Check:
 
 
 NEEDS_ITS_GROUP = frozenset(
-    name for name in ops.TABLE if "subgroup" in name or name in ("barrier", "shuffle", "lane_id", "assume_uniform")
+    name
+    for name in ops.TABLE
+    if "subgroup" in name or name in ("barrier", "shuffle", "lane_id", "assume_uniform")
 )
 
 
@@ -515,8 +526,8 @@ def signature(error: BaseException) -> str:
     """What kind of failure an error is: its type and the first words, numbers left out."""
     if isinstance(error, AssertionError) and "array" in str(error)[:6]:
         return "bits differ"
-    text = str(error).partition("\n")[0]
-    return f"{type(error).__name__}: " + "".join("#" if c.isdigit() else c for c in text)[:80]
+    text = re.sub(r"0x[0-9a-f]+|/\S+|\d+", "#", str(error).partition("\n")[0])
+    return f"{type(error).__name__}: {text[:80]}"
 
 
 def with_launch(case: Case, **changes: Any) -> Case:

@@ -489,3 +489,20 @@ def test_kernels_of_the_library(name):
         (kernel,) = hetbin.Hetbin(name, hetbin.decode(hetbin.encode(made))).values()
         kernel[step.grid, step.workgroup](*step.arguments)
     assert case.error() <= case.tolerance
+
+
+@hetir.kernel
+def counts(x: hl.Array[hl.i8, 1]):
+    hl.atomic_add(x, hl.global_id(0), 1)
+
+
+def test_code_for_any_stride_takes_contiguous_arrays_too(tmp_path):
+    """A launch promises alignment to 16 bytes of all but a contiguous last axis."""
+    path = tmp_path / "counts.hetbin"
+    path.write_bytes(hetbin.encode(built(counts, "ptx:sm_80", signature="i8[:]")))
+    for step in (1, 2, 16):
+        x = np.zeros(40 * step, np.int8)
+        hetir.load(path)["counts"].launch(
+            (x[::step],), grid=5, workgroup=8, device="ptx-emulator"
+        ).wait()
+        assert (x == (np.arange(x.size) % step == 0)).all()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import random
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hetir import limits, testing
+from hetir import limits
 from hetir.backends.ptx import compile_kernel
 from hetir.backends.ptx.frame import ParameterBytesError
 from hetir.backends.ptx.targets import UnknownPtxTargetError, WidthError
@@ -29,7 +28,6 @@ from tests.unit.cpu_support import kernel_of
 from tests.unit.ptx_support import (
     CHIPS,
     assemble_together,
-    promised,
     run,
 )
 
@@ -67,26 +65,6 @@ def test_as_on_the_cpu(
 
     monkeypatch.setattr(test_cpu_programs, "run", as_ptx)
     test(**given)
-
-
-@pytest.mark.parametrize(
-    "seed", [pytest.param(s, marks=pytest.mark.slow if s > 8 else ()) for s in range(400)]
-)
-def test_generated_kernels(seed: int) -> None:
-    case = testing.generate(random.Random(9000 + seed).randrange)
-
-    def runner(kernel: Kernel, arguments: list[Any], grid: Any, workgroup: Any) -> None:
-        target = ("ptx:sm_75", "ptx:sm_86", "ptx:sm_100")[seed % 3]
-        # half of them as the launch path compiles them; broadcast arrays overlap themselves
-        options: dict[str, Any] = {}
-        if seed % 4 < 2:
-            apart = all(0 not in np.shape(a) and 0 not in np.asarray(a).strides for a in arguments)
-            options["assumptions"] = promised(kernel, arguments, disjoint=apart)
-        run(kernel, arguments, grid, workgroup, target=target, fixed=bool(seed % 2), **options)
-
-    expected = case.run(testing.evaluator)
-    kernel = simplify(case.kernel) if seed % 4 else case.kernel
-    assert not testing.differences(expected, case.run(runner, kernel))
 
 
 # ---- subgroups ---------------------------------------------------------------------------

@@ -111,7 +111,7 @@ def test_many_items_add_to_one_place(element: str, target: str) -> None:
     assert sorted(old.astype(int).tolist()) == list(range(count))
 
 
-NEIGHBOURS = """kernel neighbours(%x: array<u16[?], global> from 0, %y: array<u32[?], global> from 1) {
+NEIGHBOURS = """kernel k(%x: array<u16[?], global> from 0, %y: array<u32[?], global> from 1) {
   %x0: i64 = local_id axis=0
   %y0: i64 = local_id axis=1
   %width: i64 = group_size axis=0
