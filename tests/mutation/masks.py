@@ -106,7 +106,8 @@ MUTANTS = (
            "return _line(name, reps[0].step + sign * reps[1].step)",
            "return _line(name, reps[0].step + reps[1].step)"),
     Mutant("a product of a line keeps its step", "lines",
-           "return _line(name, line.step * _signed(factor.name))", "return _line(name, line.step)"),
+           "return _line(name, line.step * signed(int(factor.name)))",
+           "return _line(name, line.step)"),
     Mutant("the low bits of any line are a pattern", "lines",
            "if line.step != 1 or line.name not in self.multiples or period & (period - 1):",
            "if period & (period - 1):"),
@@ -155,6 +156,19 @@ MUTANTS = (
            'self.spans[name] = Span("0", span.low)', 'self.spans[name] = Span("0", whole)'),
     Mutant("the lanes beside a span's high end are all", "vectors",
            "self.spans[name] = Span(span.high, whole)", 'self.spans[name] = Span("0", whole)'),
+    # folds and windows
+    Mutant("a fold's last lane may pass its limit", "folds",
+           "{width - 1}", "{width - 2}"),
+    Mutant("limits that are no power of two fold", "folds",
+           "yield code.add(f\"and i1 {whole}, {near}\")", "yield near"),
+    Mutant("a pattern is taken for that of twice the period", "folds",
+           "icmp eq i64 {limit}, {period - 1}", "icmp eq i64 {limit}, {2 * period - 1}"),
+    Mutant("an index counted by any step is a multiple of the width", "counters",
+           "int(by) % leaf.width == 0", "True"),
+    Mutant("a window is written with what lies between", "windows",
+           "if len(taken) == self.count:", "if taken:"),
+    Mutant("a difference of patterns is a sum", "lines",
+           "offsets = tuple(x + sign * y", "offsets = tuple(x + y"),
     # branches and loops
     Mutant("code under a mask runs only where all lanes are on", "slots",
            "code.branch(self._any(mask), some, done)", 'code.branch("false", some, done)'),
@@ -273,6 +287,7 @@ def checks() -> Iterator[str]:
     from hetir import testing
     from hetir.backends import cpu
     from tests.unit import test_cpu_clamps as clamps
+    from tests.unit import test_cpu_folds as folds
     from tests.unit import test_cpu_rows as rows
     from tests.unit import test_cpu_vectors as vectors
 
@@ -304,6 +319,15 @@ def checks() -> Iterator[str]:
     ):
         test(8)
     yield "clamps"
+    for test in (
+        folds.test_folds_at_every_distance,
+        folds.test_folds_of_an_index_that_starts_anywhere,
+        folds.test_exchanges_at_every_distance_and_alignment,
+        folds.test_butterflies_in_a_loop,
+    ):
+        test(8)
+    folds.test_strided_accesses_and_what_lies_between(folds.hl.f32, 3)
+    yield "folds and windows"
     for kind in ("u8", "f32"):
         rows.test_rows_at_any_alignment(kind, 8)
     yield "rows"

@@ -1,0 +1,79 @@
+"""The parts of the property suite, each small enough that a fault shows within seconds."""
+
+from __future__ import annotations
+
+from tests.mutation.fault import Part
+
+_GENERATED = "tests/property/test_generated.py"
+_DENSE = "tests/property/test_dense.py"
+_FEW = {"HETIR_GENERATED": "120"}
+
+
+def _tests(file: str, *names: str, environment: dict[str, str] = _FEW) -> Part:
+    return Part(tuple(f"{file}::{name}" for name in names) or (file,), environment)
+
+
+_EXPRESSIONS = "tests/property/test_expressions.py"
+_RUNTIME = "tests/property/test_runtime_properties.py"
+
+
+def _on(*devices: str) -> Part:
+    """Cells on some devices."""
+    return _tests(_DENSE, *(f"test_backends_agree[{d}]" for d in devices))
+
+
+def _ops(*devices: str) -> Part:
+    """Expressions on some devices."""
+    return _tests(
+        _EXPRESSIONS, *(f"test_backends_compute_the_evaluators_bits[{d}]" for d in devices)
+    )
+
+
+PARTS: dict[str, Part] = {
+    "expressions": _tests(_EXPRESSIONS, "test_no_pass_changes_a_bit"),
+    "passes": _tests(_DENSE, "test_no_pass_changes_a_bit"),
+    "exits": _tests(_DENSE, "test_lowered_exits_agree"),
+    "inline": _tests(_GENERATED, "test_inlined_functions_agree"),
+    "uniformity": _tests(_DENSE, "test_uniform_values_are_uniform"),
+    "access": _tests(_DENSE, "test_accesses_lie_where_they_say"),
+    "ranges": _tests(_DENSE, "test_every_value_of_a_run_lies_in_its_range"),
+    "narrow": _tests(_DENSE, "test_narrowed_kernels_agree"),
+    "expansions": _tests("tests/unit/test_legalize.py", "test_expansions_mean_what_the_op_means"),
+    "fences": _tests(
+        "tests/unit/test_fences.py", "test_the_proofs_refuse_every_step_that_adds_an_outcome"
+    ),
+    "safe points": _tests(_DENSE, "test_stops_change_no_bit"),
+    "frontend": _tests(
+        _GENERATED, "test_python_and_traced_sources_agree", "test_drawn_sources_agree"
+    ),
+    "mappings": _tests(
+        "tests/property/test_mapping_fuzz.py", "test_lowered_programs_do_only_what_hetir_allows"
+    ),
+    "cpu": _on("cpu", "cpu by 4", "cpu by 8"),
+    "cpu ops": _ops("cpu", "cpu in vectors"),
+    "ptx": _on("ptx"),
+    "ptx ops": _ops("ptx"),
+    "opencl": _on("opencl"),
+    "opencl ops": _ops("opencl"),
+    "vulkan ops": _ops("vulkan"),
+    "910b": _on("910b"),
+    "910b ops": _ops("910b"),
+    "950": _on("950"),
+    "checks": _tests("tests/property/test_checks.py"),
+    "launches": _tests(
+        _RUNTIME,
+        "test_launches_follow_those_that_they_meet",
+        "test_footprints_are_the_bytes_that_numpy_bounds",
+    ),
+    "block": _tests(
+        _RUNTIME, "test_blocks_hold_what_c_expects", "test_views_of_device_arrays_are_numpys"
+    ),
+    "keys": _tests(_RUNTIME, "test_cache_keys_differ_where_anything_does"),
+    "calls": _tests(_RUNTIME, "test_calls_in_any_order_compute_their_own_arguments"),
+    "files": _tests(
+        _RUNTIME,
+        "test_hetbins_come_back_and_no_changed_byte_is_read",
+        "test_checkpoint_files_come_back_and_no_changed_byte_is_read",
+        "test_cache_entries_come_back_or_are_refused",
+    ),
+}

@@ -1,0 +1,141 @@
+"""Straight-line kernels of a few ops used again and again, so that rewrites meet their patterns.
+
+A kernel has two to four types and three to six ops. Operands are often the value just made, the
+same value twice, or a constant at the edge of its type, and every value is stored: what one
+identity or one lowering rule gets wrong shows in the element of one op.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+from hetir.ir import ops
+from hetir.ir.build import Builder, bits_of
+from hetir.ir.core import Kernel, Options, Param, Value
+from hetir.ir.ops import CLASSES, Spec
+from hetir.ir.types import BOOL, I64, SCALARS, Scalar, array
+from hetir.testing import Case, Input
+
+ITEMS = 24
+OPS = 28
+_SLOTS = {ops.SELECT: ("bool", "S", "S")}
+PURE = tuple(
+    s for s in ops.TABLE.values() if s.pure and s.evaluate and s.operands and s is not ops.NATIVE
+)
+# what rewrites go by: these come more often
+_FAMILIES = (
+    ("add", "sub", "neg"), ("mul", "neg", "add"), ("and", "or", "xor", "not"),
+    ("shl", "shr", "and"), ("div", "rem", "floordiv", "mod", "neg", "shr"),
+    ("lt", "le", "gt", "ge", "eq", "ne", "not"),
+    ("cast",), ("cast", "bitcast"), ("cast", "neg", "abs"),
+    ("bitcast", "neg", "abs", "cast"), ("select", "not", "lt"), ("min", "max", "abs"),
+)  # fmt: skip
+
+
+def expression(seed: int, types: Sequence[Scalar] = tuple(SCALARS.values())) -> Case:
+    """The case of a seed, of some types (and bool and i64)."""
+    return _Writer(Random(f"expression {seed}"), types).case()
+
+
+def _slots(spec: Spec) -> tuple[str, ...]:
+    return _SLOTS.get(spec, spec.operands)
+
+
+class _Writer:
+    def __init__(self, random: Random, types: Sequence[Scalar]) -> None:
+        self.random = random
+        family = random.choice(_FAMILIES) if random.random() < 0.85 else ()
+        self.types = list(dict.fromkeys([*self.related(list(types), "cast" in family), BOOL]))
+        self.specs = self.chosen(family)
+        self.builder = Builder()
+        self.pool: dict[Scalar, list[Value]] = {t: [] for t in self.types}
+        self.made: dict[Scalar, list[Value]] = {t: [] for t in self.types}
+
+    def related(self, types: list[Scalar], casts: bool) -> list[Scalar]:
+        """A few types, often with one of the same width: of the other sign, or the integer."""
+        few = self.random.choices(types, k=4 if casts else 2)
+        twins = [t for t in types if t.bits == few[0].bits and t not in few]
+        more = twins if twins and self.random.random() < 0.6 else types
+        return [*few, self.random.choice(more)]
+
+    def chosen(self, family: Sequence[str]) -> list[Spec]:
+        """The ops: a family, and some others."""
+        names = [*family]
+        names += [self.random.choice(PURE).name for _ in range(2)]
+        found = [s for s in PURE if s.name in names and all(map(self.kinds, _slots(s)))]
+        return found or [ops.SELECT]
+
+    def kinds(self, slot: str) -> list[Scalar]:
+        """The types that a slot of a signature may have."""
+        if slot not in CLASSES:
+            return [SCALARS[slot]] if SCALARS.get(slot) in self.types else []
+        return [t for t in self.types if CLASSES[slot][1](t)]
+
+    def case(self) -> Case:
+        """Loads, ops, stores."""
+        loaded = [(t, Value(array(t, 1))) for t in self.types for _ in range(2)]
+        place = self.builder.value(ops.GLOBAL_ID, axis=0)
+        for kind, param in loaded:
+            self.pool[kind].append(self.builder.value(ops.LOAD, param, place))
+        for _ in range(OPS):
+            self.step()
+        outs = [(t, Value(array(t, 2))) for t in self.types if self.made[t]]
+        for kind, out in outs:
+            for row, value in enumerate(self.made[kind]):
+                self.builder.emit(ops.STORE, out, self.builder.const(I64, row), place, value)
+        self.builder.emit(ops.RETURN)
+        params = [p for _, p in (*loaded, *outs)]
+        inputs = [Input(t, (ITEMS,), "C", writes=False) for t, _ in loaded]
+        inputs += [Input(t, (len(self.made[t]), ITEMS), "C", writes=True) for t, _ in outs]
+        kernel = Kernel(
+            name="expression",
+            params=tuple(Param(p, (i,)) for i, p in enumerate(params)),
+            body=self.builder.region(),
+            options=Options(),
+        )
+        return Case((2, 1, 1), (ITEMS // 2, 1, 1), tuple(inputs), self.random.randrange(99), kernel)
+
+    def step(self) -> None:
+        """One op on what there is."""
+        spec = self.random.choice(self.specs)
+        bound: dict[str, Scalar] = {}
+        operands: list[Value] = []
+        for slot in _slots(spec):
+            kind = bound.setdefault(slot, self.random.choice(self.kinds(slot)))
+            same = [v for v in operands if v.type == kind]
+            again = same and self.random.random() < 0.15
+            operands.append(self.random.choice(same) if again else self.operand(kind))
+        attrs = {}
+        if "to" in spec.attrs:
+            first = operands[0].type
+            assert isinstance(first, Scalar)
+            fits = [t for t in self.types if spec is ops.CAST or t.bits == first.bits]
+            attrs["to"] = self.random.choice(fits)
+        result = self.builder.emit(spec, *operands, attrs=attrs).result
+        assert isinstance(result.type, Scalar)
+        self.pool[result.type].append(result)
+        self.made[result.type].append(result)
+
+    def operand(self, kind: Scalar) -> Value:
+        """A constant, what was made lately, or anything."""
+        draw = self.random.random()
+        if draw < 0.25:
+            return self.constant(kind)
+        pool = self.pool[kind]
+        return pool[-1 - min(int(self.random.expovariate(0.5)), len(pool) - 1)]
+
+    def constant(self, kind: Scalar) -> Value:
+        """Neutral elements, the edges of the type, powers of two, and not a number."""
+        ones = (1 << kind.bits) - 1
+        if kind.is_int:
+            shift = 1 << self.random.randrange(kind.bits)
+            bits = self.random.choice((0, 1, ones, kind.bits, shift, ones >> 1, ones ^ ones >> 1))
+        elif kind == BOOL:
+            bits = self.random.randrange(2)
+        else:
+            edges = (0.0, -0.0, 0.0, -0.0, 1.0, -1.0, 2.0, 0.5, float("inf"), float("nan"))
+            number = self.random.choice(edges)
+            finite = kind.kind == "f8" and abs(number) == float("inf")
+            bits = bits_of(kind, 3.0 if finite else number)
+        return self.builder.emit(ops.CONST, attrs={"type": kind, "bits": bits & ones}).result

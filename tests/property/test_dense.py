@@ -1,0 +1,283 @@
+"""Many small kernels of few kinds of statements, for what large ones have seldom."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+import numpy as np
+import pytest
+
+from hetir import runtime, testing
+from hetir.ir import ops
+from hetir.ir.build import Builder
+from hetir.ir.core import Kernel, Options, Param, Value
+from hetir.ir.types import I64, Scalar, array, static_array
+from hetir.ir.verify import verify
+from hetir.passes.access import accesses
+from hetir.passes.check_barriers import check_barriers
+from hetir.passes.expand_arrays import expand_arrays
+from hetir.passes.lower_exits import lower_exits
+from hetir.passes.narrow_indices import narrow_indices
+from hetir.passes.ranges import Bounds, ranges
+from hetir.passes.simplify import PASSES
+from hetir.passes.uniformity import uniformity
+from hetir.testing.cases import Input
+from hetir.testing.runners import OnDevice
+from tests.property.cells import cells
+from tests.property.test_generated import watch_uniform
+from tests.unit.checkpoint_tools import evaluator as checked
+from tests.unit.checkpoint_tools import hop, placed
+
+MOST = (2**31 - 1, 65535, 65535)
+
+
+def note(error, seed, case):
+    error.add_note(f"seed {seed}\n{case}")
+    raise error
+
+
+def agrees(seed, case, expected, kernel, runner=testing.evaluator):
+    verify(kernel)
+    wrong = testing.differences(expected, case.run(runner, kernel))
+    assert not wrong, f"seed {seed}\n{case}\n{wrong}"
+
+
+def test_they_are_clean():
+    for seed in range(40):
+        case = cells(seed)
+        verify(case.kernel)
+        check_barriers(case.kernel)
+        case.run(testing.checked)
+
+
+def test_no_pass_changes_a_bit():
+    changed = Counter[str]()
+    for seed in range(100):
+        case = cells(seed)
+        expected = case.run(testing.evaluator)
+        for one in PASSES:
+            kernel = one(case.kernel)
+            if kernel is not case.kernel:
+                changed[one.__name__] += 1
+                agrees(seed, case, expected, kernel)
+    assert len(changed) >= len(PASSES) - 1, changed
+
+
+def test_lowered_exits_agree():
+    for seed in range(1000, 1080):
+        case = cells(seed)
+        agrees(seed, case, case.run(testing.evaluator), lower_exits(case.kernel))
+
+
+@pytest.mark.parametrize("scope", ["subgroup", "workgroup", "device"])
+@pytest.mark.parametrize("lockstep", [False, True])
+def test_uniform_values_are_uniform(scope, lockstep):
+    for seed in range(2000, 2030):
+        case = cells(seed, 6)
+        try:
+            watch_uniform(case, uniformity(case.kernel, scope=scope, lockstep=lockstep), scope)
+        except AssertionError as error:
+            note(error, seed, case)
+
+
+def bounds(seed: int, case: testing.Case) -> Bounds:
+    """What the launch of a case allows to assume, more or less of it."""
+    fixed = case.workgroup if seed % 3 else None
+    return Bounds(index_bits=32 if seed % 5 else 64, workgroup=fixed, max_groups=MOST)
+
+
+def test_every_value_of_a_run_lies_in_its_range():
+    seen = 0
+    for seed in range(3000, 3080):
+        case = cells(seed, 6)
+        found = ranges(case.kernel, bounds(seed, case))
+
+        def watch(op, _, operands, results, found=found, seed=seed, case=case):
+            nonlocal seen
+            pairs = zip((*op.operands, *op.results), (*operands, *results), strict=False)
+            for value, got in pairs:
+                if value in found and isinstance(value.type, Scalar):
+                    low, high = found[value]
+                    seen += 1
+                    assert low <= int(np.asarray(got).ravel()[0]) <= high, f"seed {seed}\n{case}"
+
+        testing.interpret(case.kernel, case.arguments(), case.grid, case.workgroup, watch)
+    assert seen > 1000
+
+
+def test_narrowed_kernels_agree():
+    for seed in range(4000, 4080):
+        case = cells(seed)
+        kernel = narrow_indices(expand_arrays(case.kernel), bounds(seed, case))
+        agrees(seed, case, case.run(testing.evaluator), kernel)
+
+
+def test_stops_change_no_bit():
+    """At every so manieth safe point, going on on an unlike executor."""
+    stops = 0
+    for seed in range(5000, 5020):
+        case, random = cells(seed, 8), Random(seed)
+        runners = [(checked, True), (OnDevice(device="cpu", optimise=0, lanes=0), False)]
+        arguments = case.arguments()
+        hops = hop(
+            placed(case.kernel), arguments, case.grid, case.workgroup, runners,
+            limit=random.choice((1, 2, 3)), capacity=random.choice((1, 3)),
+        )  # fmt: skip
+        stops += hops.midway
+        wrong = testing.differences(case.run(testing.evaluator), case.written(arguments))
+        assert not wrong, f"seed {seed}\n{case}\n{wrong}"
+    assert stops > 15
+
+
+RUNNERS: dict[str, tuple[OnDevice, int, int]] = {
+    "cpu": (OnDevice(device="cpu", optimise=0, lanes=0, simplified=False), 15, 9),
+    "cpu by 4": (OnDevice(device="cpu", optimise=0, lanes=4, simplified=False), 20, 9),
+    "cpu by 8": (OnDevice(device="cpu", optimise=0, lanes=8, simplified=False), 15, 9),
+    "ptx": (OnDevice(device="ptx-emulator", simplified=False), 12, 9),
+    "opencl": (OnDevice(device="opencl:0", simplified=False), 10, 9),
+    "vulkan": (OnDevice(device="vulkan:0", simplified=False), 10, 9),
+    "910b": (OnDevice(device="ascend-shim", simplified=False), 6, 3),
+    "950": (OnDevice(device="ascend-shim:950", simplified=False), 5, 7),
+}
+"""How each target runs, how many kernels, and how large they are."""
+
+
+@pytest.mark.filterwarnings("ignore:.*ends loops:RuntimeWarning")
+@pytest.mark.parametrize("name", RUNNERS)
+def test_backends_agree(name):
+    on, count, size = RUNNERS[name]
+    if on.device not in {d.name for d in runtime.devices(emulated=True)}:
+        pytest.skip(f"no device `{on.device}`")
+    for seed in range(6000, 6000 + count):
+        case = cells(seed, size)
+        agrees(seed, case, case.run(testing.evaluator), case.kernel, on)
+
+
+# ---- where accesses lie ------------------------------------------------------------------------
+
+
+def indexed(seed):
+    """Loads of views of a two-dimensional array at sums of products, in loops that step."""
+    random, b = Random(f"indexed {seed}"), Builder()
+    x, y = Value(array(I64, 2)), Value(array(I64, 1))
+    place, row = b.value(ops.LOCAL_ID, axis=0), b.value(ops.GLOBAL_ID, axis=0)
+    private = b.value(
+        ops.ALLOC, type=static_array(I64, (4, 10), random.choice(("private", "shared")))
+    )
+
+    def number(value):
+        return b.const(I64, value)
+
+    def index(extent, *others):
+        """In bounds: a number from either end, or a small sum."""
+        of = random.choice((place, *others, number(random.randrange(3))))
+        by = random.choice((1, 1, 2))
+        moved = b.value(ops.MUL, of, number(by)) if by > 1 else of
+        if random.random() < 0.5:
+            return b.value(ops.SUB, number(extent - 1), moved)
+        return b.value(ops.ADD, moved, number(random.randrange(3)))
+
+    def touch(*others):
+        """A load of the array, of a view of it, or a store and a load of the private one."""
+        if random.random() < 0.3:
+            at = [number(random.randrange(4)), index(10)]
+            b.emit(ops.STORE, private, *at, row)
+            return b.value(ops.LOAD, private, *at)
+        where = x
+        if random.random() < 0.7:
+            step = random.choice((1, 2, -1))
+            start = number(24 if step < 0 else 0)
+            rows = b.value(ops.ADD, place, number(1))
+            where = b.value(ops.VIEW, x, rows, start, number(25 // abs(step) - 1), steps=(0, step))
+            return b.value(ops.LOAD, where, index(11, *others))
+        return b.value(ops.LOAD, where, index(10), index(25, *others))
+
+    total = touch()
+    for _ in range(3):
+        i, carried, moving = Value(I64, "i"), Value(I64, "c"), Value(I64, "m")
+        outer, b = b, Builder()
+        got = b.value(ops.XOR, carried, touch(i, moving))
+        spec = random.choice((ops.ADD, ops.SUB))
+        by = number(1 if spec is ops.ADD else -1)
+        following = b.value(spec, moving, by)
+        b.emit(ops.YIELD, got, following)
+        region, b = b.region(i, carried, moving), outer
+        start = b.const(I64, random.randrange(2))
+        op = b.emit(
+            ops.FOR, b.const(I64, 0), b.const(I64, 3), b.const(I64, 1), total, start,
+            types=(I64, I64), regions=(region,),
+        )  # fmt: skip
+        total = op.results[0]
+    b.emit(ops.STORE, y, row, total)
+    b.emit(ops.RETURN)
+    params = tuple(Param(v, (n,)) for n, v in enumerate((x, y)))
+    kernel = Kernel(name="indexed", params=params, body=b.region(), options=Options())
+    layout = random.choice(("C", "reversed", "F"))
+    inputs = (Input(I64, (10, 25), layout, writes=False), Input(I64, (4,), "C", writes=True))
+    return testing.Case((1, 1, 1), (4, 1, 1), inputs, seed, kernel)
+
+
+def test_accesses_lie_where_they_say():
+    """Every offset that holds nothing unknown, worked out for each work-item and iteration."""
+    checked = Counter[str]()
+    for seed in range(60):
+        case = indexed(seed)
+        verify(case.kernel)
+        case.run(testing.evaluator)
+        patterns, loops, arguments = (
+            accesses(case.kernel),
+            around(case.kernel.body),
+            case.arguments(),
+        )
+        bound = dict(zip((p.value for p in case.kernel.params), arguments, strict=True))
+        starts = {}
+
+        def watch(op, item, operands, results, patterns=patterns, loops=loops, bound=bound,
+                  starts=starts, seed=seed, case=case):  # fmt: skip
+            if op.spec is ops.ALLOC:
+                starts[op.result] = results[0]
+            if op not in patterns:
+                return
+            view, *rest = operands
+            steps = zip(rest, view.strides, strict=False)
+            address = view.__array_interface__["data"][0] + sum(int(i[0]) * s for i, s in steps)
+            root = bound.get(patterns[op].root, starts.get(patterns[op].root))
+            offset = worked_out(patterns[op].offset, item, loops[op], bound)
+            if root is not None and offset is not None:
+                checked[patterns[op].kind] += 1
+                first = root.__array_interface__["data"][0]
+                assert address == first + offset, f"seed {seed}, {op.name}\n{case}"
+
+        testing.interpret(case.kernel, arguments, case.grid, case.workgroup, watch)
+    assert min(checked[kind] for kind in ("contiguous", "strided", "uniform")) > 20
+
+
+def around(region, loops=()):
+    """The loops around each op, the outermost first."""
+    found = {}
+    for op in region.body:
+        found[op] = loops
+        for inner in op.regions:
+            found |= around(inner, (*loops, op) if op.spec in (ops.FOR, ops.LOOP) else loops)
+    return found
+
+
+def worked_out(form, item, loops, bound):
+    """A polynomial's number for a work-item, or None where it holds what only a run knows."""
+    numbers = []
+    for term, factor in form.terms.items():
+        numbers.append(factor)
+        for atom in term:
+            match atom.kind:
+                case "local":
+                    numbers[-1] *= item.local[atom.axis]
+                case "origin":
+                    numbers[-1] *= item.group[atom.axis] * item.size[atom.axis]
+                case "iteration" if atom.of in loops:
+                    numbers[-1] *= item.path[loops.index(atom.of)]
+                case "stride" if atom.of in bound:
+                    numbers[-1] *= bound[atom.of].strides[atom.axis]
+                case _:
+                    return None
+    return sum(numbers)

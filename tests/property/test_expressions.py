@@ -1,0 +1,81 @@
+"""Dense straight-line kernels: every pass alone, every backend, against the evaluator.
+
+HETIR_EXPRESSIONS says how many times as many kernels as usual.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from hetir import runtime, testing
+from hetir.ir.types import F64, SCALARS, Scalar
+from hetir.ir.verify import verify
+from hetir.passes.simplify import PASSES, simplify
+from hetir.testing.cases import Case
+from hetir.testing.runners import REFUSALS, OnDevice
+from tests.property.expressions import expression
+
+ALL = tuple(SCALARS.values())
+TIMES = int(os.environ.get("HETIR_EXPRESSIONS", "1"))
+
+
+def cases(count: int, first: int, types: Sequence[Scalar] = ALL) -> Iterator[tuple[int, Case]]:
+    """Cases of some seeds."""
+    return ((seed, expression(seed, types)) for seed in range(first, first + count * TIMES))
+
+
+def test_no_pass_changes_a_bit():
+    changed = Counter[str]()
+    for seed, case in cases(150, 0):
+        expected = case.run(testing.evaluator)
+        for one in (*PASSES, simplify):
+            kernel = one(case.kernel)
+            if kernel is case.kernel:
+                continue
+            verify(kernel)
+            changed[one.__name__] += 1
+            wrong = testing.differences(expected, case.run(testing.evaluator, kernel))
+            assert not wrong, f"seed {seed}, {one.__name__}\n{case}\n{wrong}"
+    assert min(changed[n] for n in ("identities", "fold", "strength", "cse", "simplify")) > 5
+
+
+RUNNERS: dict[str, tuple[OnDevice, int]] = {
+    "cpu": (OnDevice(device="cpu", optimise=0, lanes=0, simplified=False), 40),
+    "cpu in vectors": (OnDevice(device="cpu", optimise=0, lanes=8, simplified=False), 20),
+    "opencl": (OnDevice(device="opencl:0", simplified=False), 25),
+    "vulkan": (OnDevice(device="vulkan:0", simplified=False), 25),
+    "ptx": (OnDevice(device="ptx-emulator", simplified=False), 25),
+    "910b": (OnDevice(device="ascend-shim", simplified=False), 5),
+    "950": (OnDevice(device="ascend-shim:950", simplified=False), 5),
+}
+
+NO_F64 = tuple(t for t in ALL if t != F64)
+TYPES = {
+    "910b": NO_F64,
+    "950": NO_F64,
+    "vulkan": tuple(t for t in ALL if t.is_int),
+}
+"""What the devices have, where that is not everything."""
+
+
+@pytest.mark.parametrize("name", RUNNERS)
+def test_backends_compute_the_evaluators_bits(name):
+    runner, count = RUNNERS[name]
+    here = {d.name for d in runtime.devices(emulated=True)}
+    if runner.device not in here:
+        pytest.skip(f"no device `{runner.device}`")
+    refused = 0
+    types = TYPES.get(name, ALL)
+    for seed, case in cases(count, 1000, types):
+        try:
+            got = case.run(runner)
+        except REFUSALS:
+            refused += 1
+            continue
+        wrong = testing.differences(case.run(testing.evaluator), got)
+        assert not wrong, f"seed {seed}\n{case}\n{wrong}"
+    assert refused < count * TIMES / 2
