@@ -121,9 +121,8 @@ BACKENDS: tuple[Fault, ...] = (
           "{at} < {stop}; ++{at}) {{", "{at} <= {stop}; ++{at}) {{", "950"),
     Fault("950: carried values change before they are read", "lost update", _SIMT,
           "if text in targets and text != name:", "if text in targets and text == name:", "950"),
-    Fault("950: groups do not wait for shared arrays", "missing barrier", _SIMT,
-          'if self.shared_bytes:\n            self.put("asc_syncthreads();")',
-          "if self.shared_bytes:\n            pass", "950"),
+    Fault("950: work-items do not meet", "missing barrier", _SIMT,
+          'self.put("asc_syncthreads();")\n\n    def atomic', "pass\n\n    def atomic", "950"),
     # ---- orders
     Fault("PTX: acquire loads are relaxed", "weaker order", "memory/lowering/ptx.py",
           "return Step(part=Part.ACCESS, text=text, order=order, scope=wide)\n\n\ndef _ptx_red",
