@@ -19,7 +19,7 @@ from hetir.emulator import ascend as shim
 from hetir.passes.expansions import EXPANSIONS
 from hetir.passes.simplify import simplify
 from hetir.target import instances
-from tests.unit.ascend_support import copied, evaluated, same_bits
+from tests.unit.ascend_support import copied, evaluated, launch_of, same_bits
 from tests.unit.test_ascend_simd import (
     collatz,
     kernel_of,
@@ -209,6 +209,58 @@ def some_subgroups_wait(x: hl.Array[hl.i32, 1]):
     if hl.subgroup_id() < 1:
         hl.subgroup_barrier()
         x[hl.global_id(0)] = row[15 - hl.lane_id()]
+
+
+@hetir.kernel
+def meets_last(x: hl.Array[hl.i32, 1], rounds: hl.i32):
+    row = hl.shared(64, hl.i32)
+    for n in range(rounds):
+        row[hl.local_id(0)] = x[hl.global_id(0)] + n
+        hl.barrier()
+        x[hl.global_id(0)] = row[63 - hl.local_id(0)]
+        hl.barrier()
+
+
+@hetir.kernel
+def reads_last(x: hl.Array[hl.i32, 1], rounds: hl.i32):
+    row = hl.shared(64, hl.i32)
+    row[hl.local_id(0)] = x[hl.global_id(0)]
+    hl.barrier()
+    n = rounds
+    while n > 0:
+        if x[0] == n:
+            break
+        hl.barrier()
+        n -= 1
+    x[hl.global_id(0)] = row[63 - hl.local_id(0)]
+
+
+@pytest.mark.parametrize(("source", "barriers"), [(meets_last, 2), (reads_last, 3)])
+def test_the_next_workgroup_waits_where_shared_arrays_are_in_use(
+    source: Any, barriers: int
+) -> None:
+    """One block walks through all workgroups; without its last barrier the second one races."""
+    x = np.arange(192, dtype=np.int32)
+    kernel, slots = kernel_of(source, x, 2)
+    text = simt_artifact(simplify(kernel), target=TARGET, workgroup=(64, 1, 1)).text
+    sites = shim.sync_sites(text)
+    assert len(sites) == barriers
+    want = evaluated(kernel, slots, (3, 1, 1), (64, 1, 1))
+    launch = launch_of(kernel, slots, (3, 1, 1), (64, 1, 1))
+    for disabled in ([], [sites[-1].index]):
+        report = shim.run(
+            text,
+            arch="950",
+            arrays=launch.arrays,
+            launch_block=launch.block,
+            blocks=1,
+            addresses=launch.addresses,
+            shape=shim.Shape(workgroup=(64, 1, 1)),
+            disabled=disabled,
+        )
+        assert report.ok == (not disabled)
+        if report.ok:
+            same_bits(launch.arrays, [a for a in want if isinstance(a, np.ndarray)])
 
 
 @hetir.kernel

@@ -13,6 +13,7 @@ from hetir.backends.ascend.simd_passes import lowered
 from hetir.backends.ascend.simd_reps import bare
 from hetir.backends.ascend.simd_scalar import c_type, expression, index_expression
 from hetir.backends.ascend.simd_text import wrapped
+from hetir.backends.ascend.simt_barriers import used_at_end
 from hetir.backends.ascend.simt_target import NAME, target
 from hetir.diagnostics import Label
 from hetir.ir import ops
@@ -233,8 +234,8 @@ class _Emitter:
         yield from (f"    {line}" for line in self.frames.values() if self.of_group(line))
 
     def close(self) -> None:
-        """The end of the loop over workgroups; shared arrays are used again by the next one."""
-        if self.shared_bytes:
+        """The end of the loop over workgroups; the next one uses the shared arrays again."""
+        if self.shared_bytes and used_at_end(self.kernel.body):
             self.put("asc_syncthreads();")
         self.indent = 0
         self.put("}")
