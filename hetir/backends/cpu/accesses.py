@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from hetir.backends.cpu import windows
 from hetir.backends.cpu.frame import bytes_of
-from hetir.backends.cpu.vectors import Rep, Vectors
+from hetir.backends.cpu.lines import Lines
+from hetir.backends.cpu.vectors import Rep
+from hetir.backends.cpu.windows import Window
 from hetir.backends.llvm import memory
 from hetir.backends.llvm.code import memory_type
 from hetir.backends.llvm.rules import byte, truth
@@ -12,7 +15,7 @@ from hetir.ir.core import Operation, Value
 from hetir.ir.types import BOOL, I64, ArrayType, RefType, Scalar
 
 
-class Accesses(Vectors):
+class Accesses(Lines):
     """Emits plain accesses under the mask."""
 
     def from_host(self, op: Operation) -> None:
@@ -43,13 +46,17 @@ class Accesses(Vectors):
         element = memory.element_of(op)
         kind = memory_type(element)
         tags = self.host.aliases.of(op.operands[0])
-        how, where = self._address(op, element)
+        window = self._window(op, element)
+        how, where = ("window", "") if window else self._address(op, element)
         if how == "same":
             name = memory.load(self.code, op, where, tags)
             self.reps[op.result] = Rep("same", name)
             return
         vector = self.of(kind)
-        if how == "gather":
+        if window is not None:
+            at = self._window_place(op, window)
+            raw = windows.load(self.code, window, kind, at, element.bytes, tags)
+        elif how == "gather":
             raw = (
                 self._call(
                     "masked.gather",
@@ -84,8 +91,8 @@ class Accesses(Vectors):
         """A plain store."""
         element = memory.element_of(op)
         tags = self.host.aliases.of(op.operands[0])
-        how, where = self._address(op, element)
-        value = op.operands[2]
+        window, value = self._window(op, element), op.operands[2]
+        how, where = ("window", "") if window else self._address(op, element)
         if how == "same":
             # one work-item writes, or all the same: anything else would be a race
             name = self.scalar(self.rep(value), value.type)
@@ -94,7 +101,10 @@ class Accesses(Vectors):
         vector = self.of(memory_type(element))
         with self.wide():
             name = byte(self.code, element, self.vector_outside(value))
-        if how == "gather":
+        if window is not None:
+            at, kind = self._window_place(op, window), memory_type(element)
+            windows.store(self.code, window, kind, name, at, element.bytes, tags)
+        elif how == "gather":
             self.code.put(
                 self._call(
                     "masked.scatter",
@@ -191,6 +201,23 @@ class Accesses(Vectors):
         bases, offsets = self.spread(base, op.operands[0].type), self.spread(offset, I64)
         both = f"{self.of('ptr')} {bases}, {self.of('i64')} {offsets}"
         return "gather", code.add(f"getelementptr i8, {both}")
+
+    def _window(self, op: Operation, element: Scalar) -> Window | None:
+        """Where the lanes' addresses lie, when they are constants apart but not neighbours."""
+        base, offset = self.rep(op.operands[0]), self.rep(op.operands[1])
+        if base.kind != "same" or offset.kind not in ("line", "pattern") or self.mask is not None:
+            return None
+        if (offset.kind, offset.step) == ("line", element.bytes):
+            return None
+        return windows.window(self.offsets(offset), element.bytes)
+
+    def _window_place(self, op: Operation, window: Window) -> str:
+        """The address of a window."""
+        base, offset = (self.rep(v).name for v in op.operands[:2])
+        low = f"{window.low}" if offset == "0" else offset
+        if offset != "0" and window.low:
+            low = self.code.add(f"add i64 {offset}, {window.low}")
+        return self.code.index(base, low)
 
     def _pointers(self, base: str, offsets: str, *, short: bool) -> str:
         """Addresses by a vector of byte offsets; `short` ones fit 32 bits."""

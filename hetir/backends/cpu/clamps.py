@@ -8,7 +8,8 @@ Which it is takes a few scalar comparisons.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from hetir.backends.cpu.slots import TWICE, Slots, size_of_body
@@ -72,27 +73,43 @@ class Clamps(Slots):
                 self._watch(op)
             self._region([op for op in body if op not in done])
             return
-        depth, left = self._clamp_depth, self._slot_of("i1", "after")
-        border, end = code.fresh("border"), code.fresh("met")
+        left, border, end = self._slot_of("i1", "after"), code.fresh("border"), code.fresh("met")
         code.branch(guard, inside, border)
         ends: list[str | None] = []
-        for label, known in ((inside, dict(self.reps)), (border, before)):
-            code.start(label)
-            self.reps, self.mask = known, None
-            self._clamp_depth = depth + 1 if label == inside else _DEEPEST
-            for op in done if label == inside else ():
+        code.start(inside)
+        with self._version(left, end, ends, depth=self._clamp_depth + 1):
+            for op in done:
                 self._watch(op)
-            rest = [op for op in body if op not in done] if label == inside else body
-            self._region(rest)
-            if not self._state.dead:
-                ends.append(self.mask)
-                self._put_mask(left, self.mask)
-                code.jump(end)
-            self._state.dead = False
-        self.reps, self._clamp_depth = before, depth
+            self._region([op for op in body if op not in done])
+        code.start(border)
+        self.reps = before
+        with self._version(left, end, ends, depth=_DEEPEST):
+            self._region(body)
+        self._meet(left, end, ends)
+
+    @contextmanager
+    def _version(
+        self, left: str, end: str, ends: list[str | None], *, depth: int = _DEEPEST
+    ) -> Generator[None]:
+        """One of several versions of a region's rest, all for whole vectors, which go to `end`.
+
+        Its mask goes to the slot `left` and into `ends`.
+        """
+        reps, before = dict(self.reps), self._clamp_depth
+        self.mask, self._clamp_depth = None, depth
+        yield
+        if not self._state.dead:
+            ends.append(self.mask)
+            self._put_mask(left, self.mask)
+            self.code.jump(end)
+        self._state.dead = False
+        self.reps, self._clamp_depth = reps, before
+
+    def _meet(self, left: str, end: str, ends: Sequence[str | None]) -> None:
+        """Go on after all versions."""
         self._state.dead = not ends
         if ends:
-            code.start(end)
+            self.code.start(end)
             self.mask = None if ends == [None] * len(ends) else self._get_mask(left)
 
     def _inside(self, body: Sequence[Operation]) -> tuple[str, set[Operation]]:

@@ -37,6 +37,9 @@ class LineCounter(Counter):
         leaf, code = self.leaf, self.leaf.code
         name = code.add(f"load i64, ptr {self.place}, align 64")
         index = Rep(self.first.kind, name, self.first.step)
+        by = self.by.name
+        if self.first.name in leaf.multiples and by.isdecimal() and int(by) % leaf.width == 0:
+            leaf.multiples.add(name)
         room = self._sum("sub", self.stop.name, name)
         most = max(0, self.first.step * (leaf.width - 1))
         near = code.intrinsic("smin", "i64", ("i64", room), ("i64", str(most + 1)))

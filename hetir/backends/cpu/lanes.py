@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from hetir.backends.cpu.accesses import Accesses
 from hetir.backends.cpu.context import Context
-from hetir.backends.cpu.lines import Lines
 from hetir.backends.cpu.single import Singles
 from hetir.backends.cpu.vectors import Rep, Span
 from hetir.backends.llvm.rules import RULES
@@ -16,7 +15,7 @@ from hetir.ir.types import BOOL, I64
 from hetir.target import key_of
 
 
-class Lanes(Lines, Accesses, Singles, Context):
+class Lanes(Accesses, Singles, Context):
     """Emits ops on lane vectors under `mask` (None: all lanes are on)."""
 
     def plain(self, op: Operation) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hetir.backends.cpu.vectors import Rep, Span, Vectors
+from hetir.backends.cpu.vectors import Rep, Span, Vectors, signed
 from hetir.backends.llvm.code import scalar_type
 from hetir.ir import ops
 from hetir.ir.core import Operation
@@ -29,6 +29,8 @@ class Lines(Vectors):
 
     def _on_lines(self, op: Operation, reps: Sequence[Rep]) -> Rep | None:  # noqa: PLR0911
         """i64 arithmetic that keeps the form of a line, or None."""
+        if any(r.kind == "pattern" for r in reps):
+            return self._on_patterns(op, reps)
         if not any(r.kind == "line" for r in reps):
             return None
         match op.name:
@@ -46,7 +48,7 @@ class Lines(Vectors):
                 if factor.kind == "line" or factor.name.startswith("%"):
                     return None
                 name = self.code.add(f"mul i64 {line.name}, {factor.name}")
-                return _line(name, line.step * _signed(factor.name))
+                return _line(name, line.step * signed(int(factor.name)))
             case "select" if reps[0].kind == "same" and reps[1].step == reps[2].step:
                 if not _all(reps[1:], "same", "line"):
                     return None
@@ -60,6 +62,44 @@ class Lines(Vectors):
             case _:
                 return None
 
+    def _on_patterns(self, op: Operation, reps: Sequence[Rep]) -> Rep | None:
+        """i64 arithmetic that keeps constant distances between lanes, or None."""
+        if not _all(reps, "same", "line", "pattern"):
+            return None
+        match op.name:
+            case "add" | "sub":
+                sign = 1 if op.name == "add" else -1
+                a, b = (self.offsets(r) for r in reps)
+                offsets = tuple(x + sign * y for x, y in zip(a, b, strict=True))
+                return self._pattern(self._sum_of(op.name, reps), offsets)
+            case "mul" if any(r.kind == "same" and not r.name.startswith("%") for r in reps):
+                rep, factor = reps if reps[1].kind == "same" else reversed(reps)
+                by = signed(int(factor.name))
+                zero = rep.name == "0"
+                name = "0" if zero else self.code.add(f"mul i64 {rep.name}, {factor.name}")
+                return self._pattern(name, tuple(by * offset for offset in rep.offsets))
+            case "cast" if op.result.type == I64:
+                return reps[0]
+            case _:
+                return None
+
+    def _sum_of(self, name: str, reps: Sequence[Rep]) -> str:
+        a, b = (r.name for r in reps)
+        if b == "0":
+            return a
+        return b if a == "0" and name == "add" else self.code.add(f"{name} i64 {a}, {b}")
+
+    def offsets(self, rep: Rep) -> tuple[int, ...]:
+        """How far each lane lies from `rep.name`."""
+        return rep.offsets or tuple(rep.step * lane for lane in range(self.width))
+
+    def _pattern(self, name: str, offsets: tuple[int, ...]) -> Rep:
+        """A number and what each lane has more, in its simplest form."""
+        step = offsets[1] - offsets[0]
+        if offsets == tuple(step * lane for lane in range(self.width)):
+            return _line(name, step)
+        return Rep("pattern", name, offsets=offsets)
+
     def _note_sum(self, name: str, reps: Sequence[Rep], sign: int) -> None:
         """Note that a sum or difference is another number and a constant."""
         a, b = (r.name for r in reps)
@@ -67,7 +107,7 @@ class Lines(Vectors):
             a, b = b, a
         if a.startswith("%") and not b.startswith("%"):
             base, before = self.sums.get(a, (a, 0))
-            self.sums[name] = base, before + sign * _signed(b)
+            self.sums[name] = base, before + sign * signed(int(b))
 
     def _with_zero(self, reps: Sequence[Rep]) -> Rep | None:
         """The sum of a line and a line or scalar, one of which starts at zero."""
@@ -159,11 +199,6 @@ class Lines(Vectors):
 
 def _all(reps: Sequence[Rep], *kinds: str) -> bool:
     return all(r.kind in kinds for r in reps)
-
-
-def _signed(name: str) -> int:
-    """An i64 constant, which is written by its bits, as the number that it is."""
-    return (int(name) + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 def _line(name: str, step: int) -> Rep:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from hetir.backends.cpu.clamps import Clamps
 from hetir.backends.cpu.counters import Counter, LineCounter, VectorCounter
+from hetir.backends.cpu.folds import Folds
 from hetir.backends.cpu.slots import TWICE, Loop, Slot, Target, size_of_body
 from hetir.backends.cpu.vectors import NONE, Rep
 from hetir.backends.llvm.structure import trip_count
@@ -13,7 +13,7 @@ from hetir.ir import ops
 from hetir.ir.core import Operation, Region, Value, walk
 
 
-class Loops(Clamps):
+class Loops(Folds):
     """Emits `for` and `loop`."""
 
     def _carried(self, op: Operation) -> tuple[list[Value], list[Value], list[Slot]]:

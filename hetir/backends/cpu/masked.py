@@ -65,6 +65,9 @@ class MaskedLeaf(Loops):
             if not op.regions and self._clamps(body[index:]):
                 self._border(body[index:])
                 return
+            if not op.regions and self._folds(body[index:]):
+                self._unfold(body[index:])
+                return
             if not op.regions:
                 self.plain(op)
                 self._watch(op)

@@ -57,6 +57,8 @@ class Singles(Vectors):
         """One lane's value."""
         if rep.kind in ("same", "private"):
             return rep.name
+        if rep.kind == "pattern":
+            rep = Rep("lanes", self.spread(rep, value.type))
         if rep.kind == "line":
             moved = self.code.add(f"mul i64 {lane}, {rep.step}")
             return self.code.add(f"add i64 {rep.name}, {moved}")

@@ -27,13 +27,20 @@ class Rep:
     """How a value is held.
 
     `kind` is `same` (one scalar), `line` (i64: `name` in lane 0, `step` more in each next
-    lane), `lanes` (an LLVM vector) or `private` (the address of the lanes' own arrays,
-    interleaved: element e of lane l lies at (e * width + l) elements).
+    lane), `pattern` (i64: `name`, and one of `offsets` more in each lane), `lanes` (an LLVM
+    vector) or `private` (the address of the lanes' own arrays, interleaved: element e of lane l
+    lies at (e * width + l) elements).
     """
 
     kind: str
     name: str
     step: int = 0
+    offsets: tuple[int, ...] = ()
+
+
+def signed(number: int) -> int:
+    """An i64 by its bits, which is how LLVM's text may have it, as the number that it is."""
+    return (number + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +113,9 @@ class Vectors:
         first = self.splat(scalar, rep.name)
         if rep.kind == "same":
             return first
+        if rep.kind == "pattern":
+            each = ", ".join(f"{scalar} {signed(offset)}" for offset in rep.offsets)
+            return self.code.add(f"add {self.of(scalar)} {first}, <{each}>")
         return self.code.add(f"add {self.of(scalar)} {first}, {self.row(scalar, rep.step)}")
 
     def scalar(self, rep: Rep, kind: Type) -> str:
