@@ -32,15 +32,21 @@ def _ops(*devices: str) -> Part:
 PARTS: dict[str, Part] = {
     "expressions": _tests(_EXPRESSIONS, "test_no_pass_changes_a_bit"),
     "passes": _tests(_DENSE, "test_no_pass_changes_a_bit"),
-    "exits": _tests(_DENSE, "test_lowered_exits_agree"),
+    "exits": Part(
+        (f"{_DENSE}::test_lowered_exits_agree", f"{_GENERATED}::test_lowered_exits_agree"), _FEW
+    ),
     "inline": _tests(_GENERATED, "test_inlined_functions_agree"),
     "uniformity": _tests(_DENSE, "test_uniform_values_are_uniform"),
     "access": _tests(_DENSE, "test_accesses_lie_where_they_say"),
     "ranges": _tests(_DENSE, "test_every_value_of_a_run_lies_in_its_range"),
     "narrow": _tests(_DENSE, "test_narrowed_kernels_agree"),
     "expansions": _tests("tests/unit/test_legalize.py", "test_expansions_mean_what_the_op_means"),
-    "fences": _tests(
-        "tests/unit/test_fences.py", "test_the_proofs_refuse_every_step_that_adds_an_outcome"
+    "fences": Part(
+        (
+            "tests/property/test_fence_proofs.py",
+            "tests/unit/test_fences.py::test_the_proofs_refuse_every_step_that_adds_an_outcome",
+        ),
+        _FEW,
     ),
     "safe points": _tests(_DENSE, "test_stops_change_no_bit"),
     "frontend": _tests(
