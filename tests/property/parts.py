@@ -328,8 +328,8 @@ def other_groups(runner: Runner, items: int) -> Check:
 
 NEEDS_ITS_GROUP = frozenset(
     name
-    for name in ops.TABLE
-    if "subgroup" in name or name in ("barrier", "shuffle", "lane_id", "assume_uniform")
+    for name, spec in ops.TABLE.items()
+    if "subgroup" in name or name in ("lane_id", "assume_uniform") or ops.Effect.SYNC in spec.effect
 )
 
 
