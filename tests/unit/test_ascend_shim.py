@@ -718,3 +718,34 @@ def test_what_is_left_when_a_pair_goes_is_refused_or_still_right():
         if report.ok and np.array_equal(y, want_y) and np.array_equal(z, want_z):
             needless.append((name, group[0].detail))
     assert needless == []
+
+
+ROUNDED = unit(
+    {
+        "rounded": "    TBuf<TPosition::VECCALC> buffer;\n"
+        "    pipe.InitBuffer(buffer, 4096);\n"
+        "    LocalTensor<float> t = buffer.Get<float>();\n"
+        "    DataCopy(t, x, COUNT);\n"
+        "    SetFlag<HardEvent::MTE2_MTE3>(EVENT_ID0);\n"
+        "    WaitFlag<HardEvent::MTE2_MTE3>(EVENT_ID0);\n"
+        "    DataCopy(y, t, 96);"
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("arch", "count", "message"),
+    [
+        ("310p", 104, ""),
+        ("310p", 112, "ends 48 bytes past the end of array 0"),
+        ("910b", 104, "ends 16 bytes past the end of array 0"),
+    ],
+)
+def test_a_block_is_read_whole_where_no_copy_pads(arch, count, message):
+    """The end of 100 floats lies within a block; what comes after it is garbage."""
+    report, (x, y, _) = call(
+        ROUNDED.replace("COUNT", str(count)), "rounded", arch=arch, size=100, align=8
+    )
+    assert [f.message for f in report.faults] == [f"DataCopy {message}"] * bool(message)
+    if not message:
+        np.testing.assert_array_equal(y[:96], x[:96])

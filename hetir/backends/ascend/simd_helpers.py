@@ -430,9 +430,10 @@ template <typename T> __aicore__ inline T LoadGlobal(GM_ADDR base, int64_t offse
     return Global<T>(base, offset).GetValue(0);
 }""",
     "StoreGlobal": """\
-// Through the cache: the line is written back at once.
+// Through the cache: the line is that of memory, and is written back at once.
 template <typename T> __aicore__ inline void StoreGlobal(GM_ADDR base, int64_t offset, T value) {
     GlobalTensor<T> place = Global<T>(base, offset);
+    DataCacheCleanAndInvalid<T, CacheLine::SINGLE_CACHE_LINE, DcciDst::CACHELINE_OUT>(place);
     place.SetValue(0, value);
     DataCacheCleanAndInvalid<T, CacheLine::SINGLE_CACHE_LINE, DcciDst::CACHELINE_OUT>(place);
 }""",
@@ -453,6 +454,34 @@ __aicore__ inline void CopyOut(GM_ADDR to, int64_t offset, const LocalTensor<T> 
     if (count <= 0) return;
     DataCopyPad(Global<T>(to, offset), from,
                 DataCopyExtParams(1, static_cast<uint32_t>(count * sizeof(T)), 0, 0, 0));
+}""",
+    "CopyBlocksIn": """\
+// `count` elements to the Unified Buffer, and what follows them in the last block of 32 bytes.
+template <typename T>
+__aicore__ inline void CopyBlocksIn(const LocalTensor<T> &to, GM_ADDR from, int64_t offset,
+                                    int32_t count) {
+    constexpr int32_t block = 32 / sizeof(T);
+    if (count <= 0) return;
+    DataCopy(to, Global<T>(from, offset), (count + block - 1) / block * block);
+}""",
+    "CopyBlocksOut": """\
+// The whole blocks of 32 bytes among `count` elements.
+template <typename T>
+__aicore__ inline void CopyBlocksOut(GM_ADDR to, int64_t offset, const LocalTensor<T> &from,
+                                     int32_t count) {
+    constexpr int32_t block = 32 / sizeof(T);
+    if (count < block) return;
+    DataCopy(Global<T>(to, offset), from, count / block * block);
+}""",
+    "StoreTail": """\
+// The elements after the last whole block.
+template <typename T>
+__aicore__ inline void StoreTail(GM_ADDR to, int64_t offset, const LocalTensor<T> &from,
+                                 int32_t count) {
+    constexpr int32_t block = 32 / sizeof(T);
+    for (int32_t at = count / block * block; at < count; ++at) {
+        StoreGlobal<T>(to, offset + at * static_cast<int64_t>(sizeof(T)), from.GetValue(at));
+    }
 }""",
     "CopyLanes": """\
 // Any bits, `units` times 16 of them: x | x is x.

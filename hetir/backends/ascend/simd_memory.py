@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from hetir.backends.ascend.simd_program import Access, Buffer
+from collections.abc import Sequence
+
+from hetir.backends.ascend.simd_program import Access, Block, Branch, Buffer, Global, Instr
 from hetir.backends.ascend.simd_reps import (
     FULL,
     Affine,
@@ -85,6 +87,9 @@ class Memory(Vectors):
             return Uniform(name)
         if not isinstance(offset, Affine) or not self._rows(offset, kind):
             return None
+        assert isinstance(self.mask, Box)
+        if not self.chip.pads and (self.mask.bounds[0] or (0, 0))[0] != 0:
+            return None  # only a padding copy begins within a block
         if self.group.scatters:
             self.flush()
         self.at(op)
@@ -97,9 +102,7 @@ class Memory(Vectors):
 
     def _rows(self, offset: Affine, kind: Scalar) -> bool:
         """Whether lanes that agree in y and z lie one after the other, and can be copied so."""
-        if not self.chip.pads or kind == BOOL or not isinstance(self.mask, Box):
-            return False
-        if offset.factors[0] != kind.bytes:
+        if kind == BOOL or not isinstance(self.mask, Box) or offset.factors[0] != kind.bytes:
             return False
         several = any(a > 0 for a in self.shape.axes)
         return not several or self.shape.extents[0] * kind.bytes % _BLOCK == 0
@@ -127,12 +130,28 @@ class Memory(Vectors):
         place = made.text() if start == 0 else f"{made.buffer.name}[{start}]"
         at = offset.at((low, y, z))
         count = minus(high, low)
+        whole = "" if self.chip.pads else "Blocks"
         if into:
             extra = f", {left}" if left != 0 else ""
-            line = f"CopyIn({place}, {target.text}, {at}, {count}{extra});"
+            line = f"Copy{whole}In({place}, {target.text}, {at}, {count}{extra});"
         else:
-            line = f"CopyOut({target.text}, {at}, {place}, {count});"
+            line = f"Copy{whole}Out({target.text}, {at}, {place}, {count});"
         return self._each_row(bounds, line)
+
+    def _store_tails(self, lines: Sequence[str], value: Tensor, kind: Scalar, to: Global) -> None:
+        """Where copies are of whole blocks, what a row has after the last one."""
+        assert isinstance(self.mask, Box)
+        low, high = self.mask.bounds[0] or (0, self.shape.extents[0])
+        count, per = minus(high, low), _BLOCK // kind.bytes
+        if self.chip.pads or (isinstance(count, int) and count % per == 0):
+            return
+        tails = [line.replace("CopyBlocksOut", "StoreTail") for line in lines]
+        body = Instr("S", tails, (self.access(value),), (Access(to),), op="lanes")
+        if isinstance(count, int):
+            self.block.nodes.append(body)
+        else:
+            cond = f"{grouped(count)} % {per} != 0"
+            self.block.nodes.append(Branch(cond, Block([body]), Block()))
 
     def _each_row(self, bounds: list[Bound], line: str) -> list[str]:
         lines = [line]
@@ -184,6 +203,7 @@ class Memory(Vectors):
             value = self._shifted(value, low, reach)
             lines = self._row_copies(offset, kind, value, target, into=False, shifted=True)
         self.instr("MTE3", lines, [self.access(value)], [Access(target.place)], op="CopyOut")
+        self._store_tails(lines, value, kind, target.place)
         return True
 
     def _copied(self, value: Tensor) -> Tensor:

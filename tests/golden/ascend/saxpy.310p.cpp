@@ -25,11 +25,40 @@ template <typename T> __aicore__ inline T LoadGlobal(GM_ADDR base, int64_t offse
     return Global<T>(base, offset).GetValue(0);
 }
 
-// Through the cache: the line is written back at once.
+// Through the cache: the line is that of memory, and is written back at once.
 template <typename T> __aicore__ inline void StoreGlobal(GM_ADDR base, int64_t offset, T value) {
     GlobalTensor<T> place = Global<T>(base, offset);
+    DataCacheCleanAndInvalid<T, CacheLine::SINGLE_CACHE_LINE, DcciDst::CACHELINE_OUT>(place);
     place.SetValue(0, value);
     DataCacheCleanAndInvalid<T, CacheLine::SINGLE_CACHE_LINE, DcciDst::CACHELINE_OUT>(place);
+}
+
+// `count` elements to the Unified Buffer, and what follows them in the last block of 32 bytes.
+template <typename T>
+__aicore__ inline void CopyBlocksIn(const LocalTensor<T> &to, GM_ADDR from, int64_t offset,
+                                    int32_t count) {
+    constexpr int32_t block = 32 / sizeof(T);
+    if (count <= 0) return;
+    DataCopy(to, Global<T>(from, offset), (count + block - 1) / block * block);
+}
+
+// The whole blocks of 32 bytes among `count` elements.
+template <typename T>
+__aicore__ inline void CopyBlocksOut(GM_ADDR to, int64_t offset, const LocalTensor<T> &from,
+                                     int32_t count) {
+    constexpr int32_t block = 32 / sizeof(T);
+    if (count < block) return;
+    DataCopy(Global<T>(to, offset), from, count / block * block);
+}
+
+// The elements after the last whole block.
+template <typename T>
+__aicore__ inline void StoreTail(GM_ADDR to, int64_t offset, const LocalTensor<T> &from,
+                                 int32_t count) {
+    constexpr int32_t block = 32 / sizeof(T);
+    for (int32_t at = count / block * block; at < count; ++at) {
+        StoreGlobal<T>(to, offset + at * static_cast<int64_t>(sizeof(T)), from.GetValue(at));
+    }
 }
 
 constexpr int32_t kLanes = 256;
@@ -37,11 +66,13 @@ constexpr int32_t kLanes = 256;
 extern "C" __global__ __aicore__ void hetir_saxpy(GM_ADDR x, GM_ADDR y, GM_ADDR launch) {
     TPipe pipe;
     TBuf<TPosition::VECCALC> buffer;
-    pipe.InitBuffer(buffer, 4096);
-    const LocalTensor<float> lanes = buffer.GetWithOffset<float>(256, 0);
-    const LocalTensor<float> mul = buffer.GetWithOffset<float>(256, 1024);
-    const LocalTensor<float> lanes_2 = buffer.GetWithOffset<float>(256, 2048);
-    const LocalTensor<float> add = buffer.GetWithOffset<float>(256, 3072);
+    pipe.InitBuffer(buffer, 2048);
+    const LocalTensor<float> mul = buffer.GetWithOffset<float>(256, 0);
+    const LocalTensor<float> add = buffer.GetWithOffset<float>(256, 1024);
+    TQue<TPosition::VECIN, 2> x_lanes_queue;
+    pipe.InitBuffer(x_lanes_queue, 2, 1024);
+    TQue<TPosition::VECIN, 2> y_lanes_queue;
+    pipe.InitBuffer(y_lanes_queue, 2, 1024);
     const int64_t groups_x = LoadGlobal<int64_t>(launch, 0);
     const int64_t groups_y = LoadGlobal<int64_t>(launch, 8);
     const int64_t groups_z = LoadGlobal<int64_t>(launch, 16);
@@ -57,25 +88,32 @@ extern "C" __global__ __aicore__ void hetir_saxpy(GM_ADDR x, GM_ADDR y, GM_ADDR 
         if (0 < lanes_end) {
             const int64_t base = start_x * 4;
             // saxpy.py:14
-            for (int32_t lane = 0; lane < lanes_end; ++lane) {
-                const float t = LoadGlobal<float>(x, base + 4 * lane);
-                lanes.SetValue(lane, t);
-            }
-            SetFlag<HardEvent::S_V>(EVENT_ID0);
-            WaitFlag<HardEvent::S_V>(EVENT_ID0);
-            Muls(mul, lanes, a, kLanes);
-            for (int32_t lane = 0; lane < lanes_end; ++lane) {
-                const float t_2 = LoadGlobal<float>(y, base + 4 * lane);
-                lanes_2.SetValue(lane, t_2);
-            }
-            SetFlag<HardEvent::S_V>(EVENT_ID1);
-            WaitFlag<HardEvent::S_V>(EVENT_ID1);
+            LocalTensor<float> x_lanes_arriving = x_lanes_queue.AllocTensor<float>();
+            CopyBlocksIn(x_lanes_arriving, x, base, lanes_end);
+            x_lanes_queue.EnQue(x_lanes_arriving);
+            LocalTensor<float> x_lanes = x_lanes_queue.DeQue<float>();
             PipeBarrier<PIPE_V>();
-            Add(add, mul, lanes_2, kLanes);
+            Muls(mul, x_lanes, a, kLanes);
+            x_lanes_queue.FreeTensor(x_lanes);
+            LocalTensor<float> y_lanes_arriving = y_lanes_queue.AllocTensor<float>();
+            CopyBlocksIn(y_lanes_arriving, y, base, lanes_end);
+            y_lanes_queue.EnQue(y_lanes_arriving);
+            LocalTensor<float> y_lanes = y_lanes_queue.DeQue<float>();
+            SetFlag<HardEvent::MTE3_V>(EVENT_ID0);
+            WaitFlag<HardEvent::MTE3_V>(EVENT_ID0);
             SetFlag<HardEvent::V_S>(EVENT_ID0);
             WaitFlag<HardEvent::V_S>(EVENT_ID0);
-            for (int32_t lane = 0; lane < lanes_end; ++lane) {
-                StoreGlobal<float>(y, base + 4 * lane, add.GetValue(lane));
+            SetFlag<HardEvent::S_V>(EVENT_ID7);
+            WaitFlag<HardEvent::S_V>(EVENT_ID7);
+            Add(add, mul, y_lanes, kLanes);
+            y_lanes_queue.FreeTensor(y_lanes);
+            SetFlag<HardEvent::V_MTE3>(EVENT_ID0);
+            WaitFlag<HardEvent::V_MTE3>(EVENT_ID0);
+            CopyBlocksOut(y, base, add, lanes_end);
+            if (lanes_end % 8 != 0) {
+                SetFlag<HardEvent::MTE3_S>(EVENT_ID0);
+                WaitFlag<HardEvent::MTE3_S>(EVENT_ID0);
+                StoreTail(y, base, add, lanes_end);
             }
         }
     }

@@ -696,6 +696,17 @@ void check_copy(const Copy &copy) {
         refuse("count", copy.line, "DataCopyPad with a negative stride");
 }
 
+// How much of a block lies in its array. Without DataCopyPad the last block of 32 bytes is read
+// whole: allocations are documented to go on for 32 bytes, whose content nobody may use.
+uint64_t bytes_there(const Copy &copy, uint64_t global) {
+    const Region *region = region_of(global);
+    const bool rounded = job.arch == 2002 && !copy.to_global && region != nullptr;
+    const uint64_t past = rounded && global + copy.block_bytes > region->end
+                              ? global + copy.block_bytes - region->end
+                              : 0;
+    return past < block_bytes ? copy.block_bytes - past : copy.block_bytes;
+}
+
 void move_block(Core *core, const Copy &copy, uint64_t global, uint64_t local, uint64_t span,
                 int atomic, Type atomic_type) {
     const uint32_t size = size_of(copy.local.type);
@@ -713,7 +724,9 @@ void move_block(Core *core, const Copy &copy, uint64_t global, uint64_t local, u
         else if (copy.left == 0 && copy.right == 0) at[i] = memory[i % size];
         else at[i] = uint8_t(hash(i ^ global));
     }
-    memcpy(at + left, memory, copy.block_bytes);
+    const uint64_t there = bytes_there(copy, global);
+    memcpy(at + left, memory, there);
+    for (uint64_t i = there; i < copy.block_bytes; ++i) at[left + i] = uint8_t(hash(i ^ global));
 }
 
 }  // namespace
@@ -732,14 +745,14 @@ void issue(const Copy &copy) {
         const uint64_t global = copy.global + uint64_t(i) * (copy.block_bytes +
                                                              uint64_t(copy.global_gap));
         const uint64_t local = i * (span + uint64_t(copy.local_gap));
-        check_global(global, copy.block_bytes, copy.global_bytes, copy.to_global, copy.line,
-                     copy.name);
+        const uint64_t there = bytes_there(copy, global);
+        check_global(global, there, copy.global_bytes, copy.to_global, copy.line, copy.name);
         const uint64_t used = copy.to_global ? copy.block_bytes : span;
         check_view(copy.local, local + used, copy.name, copy.to_global ? "src" : "dst", copy.line);
         auto &locals = copy.to_global ? accesses.local_reads : accesses.local_writes;
         auto &globals = copy.to_global ? accesses.global_writes : accesses.global_reads;
         locals.push_back({copy.local.address + local, used});
-        if (!(copy.to_global && current->atomic)) globals.push_back({global, copy.block_bytes});
+        if (!(copy.to_global && current->atomic)) globals.push_back({global, there});
     }
     Core *core = current;
     const int atomic = copy.to_global ? current->atomic : 0;
