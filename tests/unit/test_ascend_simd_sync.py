@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,14 +18,18 @@ from hetir.backends.ascend.simd_passes import ties
 from hetir.backends.ascend.simd_program import Instr, Sync, count_syncs, instructions
 from hetir.backends.ascend.simd_sync import covered, synchronise
 from hetir.backends.ascend.simd_sync_check import Checker, check
+from hetir.backends.ascend.targets import resolve
 from hetir.diagnostics import HetirError
 from hetir.emulator import ascend as shim
+from hetir.ir.core import Kernel
 from hetir.ir.types import F64, SCALARS
 from hetir.passes.simplify import simplify
 from hetir.testing import Shape, generate
 from hetir.testing.cases import Case
 from tests.unit.ascend_support import copied, evaluated, launch_of, run, same_bits
 from tests.unit.test_ascend_simd import lowered
+from tests.unit.test_cpu_ops import GROUPS
+from tests.unit.test_cpu_ops import check as check_ops
 
 SMALL = ("saxpy", "sum", "histogram", "transpose", "jacobi", "triangular_solve", "spmv", "rotary")
 needs_compiler = pytest.mark.skipif(not shim.compilers(), reason="no C++ compiler is here")
@@ -146,3 +152,40 @@ def test_generated_kernels(seed: int) -> None:
     got = copied(slots)
     run(kernel, got, case.grid, case.workgroup, target=target, order=seed % 3, source=made.text)
     same_bits(got, want)
+
+
+# ---- operations ----------------------------------------------------------------------------
+
+
+class _EnoughError(Exception):
+    pass
+
+
+def op_kernels(target: str) -> Iterator[Kernel]:
+    """A kernel for each group of ops of the same operand types."""
+    refused = resolve(target).unsupported
+    found: list[Kernel] = []
+
+    def note(kernel: Kernel, *_: object) -> None:
+        found.append(kernel)
+        raise _EnoughError
+
+    for group in GROUPS.values():
+        kept = [i for i in group if i.key not in refused and i.spec.name != "assume_uniform"]
+        if kept:
+            with pytest.raises(_EnoughError):
+                check_ops(kept, Path(), note)
+            yield found[-1]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_op_and_type_has_the_flags_that_it_needs_and_no_others(target: str) -> None:
+    kernels = flags = 0
+    for kernel in op_kernels(target):
+        made = build(kernel, target, (64, 1, 1), disjoint=True)
+        assert check(made.program) == []
+        assert needless(made) == []
+        kernels += 1
+        flags += count_syncs(made.program)
+    assert kernels > 30
+    assert flags > 500
