@@ -101,6 +101,21 @@ def sign_check() -> Kernel:
     return _kernel("sign_check", [x, found], b)
 
 
+def zero_check() -> Kernel:
+    """Seven results an item: sums, products and quotients with zeros, and x - x."""
+    x, found = Value(array(F32, 1, strides=(1,))), Value(array(F32, 1, strides=(1,)))
+    b = Builder()
+    item = b.value(ops.GLOBAL_ID, axis=0)
+    value, zero = b.value(ops.LOAD, x, item), b.const(F32, 0)
+    results = [b.value(spec, zero, value) for spec in (ops.ADD, ops.SUB, ops.MUL)]
+    results += [b.value(ops.DIV, value, zero), b.value(ops.DIV, zero, value)]
+    results += [b.value(ops.SUB, value, value), b.value(ops.ADD, value, b.const(F32, -0.0))]
+    start = b.value(ops.MUL, item, b.const(I64, len(results)))
+    for place, result in enumerate(results):
+        b.emit(ops.STORE, found, b.value(ops.ADD, start, b.const(I64, place)), result)
+    return _kernel("zero_check", [x, found], b)
+
+
 def add_check(kind: Scalar, *, shared: bool) -> Kernel:
     """old = y, y += x and tile = x + y by atomics on places of their own; total counts items."""
     arrays = _arrays(kind, 5)
@@ -162,6 +177,9 @@ def modules() -> Iterator[tuple[Path, bytes]]:
     signs = compile_kernel(sign_check(), target="spirv:vulkan").binary
     assert signs is not None
     yield FOLDER / "sign_check.vulkan.i32.spv", signs
+    zeros = compile_kernel(zero_check(), target="spirv:vulkan").binary
+    assert zeros is not None
+    yield FOLDER / "zero_check.vulkan.f32.spv", zeros
     parted = compile_kernel(branch_check(), target="spirv:opencl").binary
     assert parted is not None
     yield FOLDER / "branch_check.opencl.i32.spv", parted

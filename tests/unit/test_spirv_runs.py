@@ -21,7 +21,7 @@ from hetir.ir import ops
 from hetir.ir.build import Builder
 from hetir.ir.core import Kernel, Region, Value
 from hetir.ir.text import parse_kernel
-from hetir.ir.types import BOOL, F16, F32, I32, I64, U8, Scalar, array, static_array
+from hetir.ir.types import BOOL, F16, F32, F64, I32, I64, U8, Scalar, array, static_array
 from hetir.limits import WorkgroupSizeError
 from hetir.runtime.drivers import opencl, vulkan, vulkan_api
 from tests.unit.cpu_support import kernel_of
@@ -53,6 +53,43 @@ def test_forty_arrays(target: str) -> None:
     arrays = [np.arange(7, dtype=np.int32) * n for n in range(count)]
     run(kernel, arrays, (1, 1, 1), (7, 1, 1), target=target)
     assert (arrays[-1] == np.arange(7) * sum(range(count - 1))).all()
+
+
+@targets
+@pytest.mark.parametrize("kind", [F32, F64], ids=str)
+def test_zeros_have_signs_and_infinities_no_difference(kind: Scalar, target: str) -> None:
+    """Constant zeros and `x - x`, which compilers like to simplify; the loop may be unrolled."""
+
+    def build(b: Builder, x: Value, y: Value) -> None:
+        i, zero = b.value(ops.GLOBAL_ID, axis=0), b.const(kind, 0)
+        v = b.value(ops.LOAD, x, i)
+        found = [b.value(spec, zero, v) for spec in (ops.ADD, ops.SUB, ops.MUL, ops.DIV)]
+        found += [b.value(ops.DIV, v, zero), b.value(ops.SUB, v, v)]
+        for place, result in enumerate(found):
+            b.emit(ops.STORE, y, i, b.const(I64, place), result)
+        index, body = Value(I64), Builder()
+        scaled = body.value(ops.MUL, body.value(ops.CAST, index, to=kind), v)
+        body.emit(ops.STORE, y, i, body.value(ops.ADD, index, body.const(I64, 6)), scaled)
+        body.emit(ops.YIELD)
+        bounds = (b.const(I64, n) for n in (0, 2, 1))
+        b.emit(ops.FOR, *bounds, types=(), regions=(Region((index,), tuple(body.body)),))
+
+    x = np.array([0.0, -0.0, 1.5, -2.0, np.inf, -np.inf, np.nan], kind.numpy)
+    y, zero = np.ones((7, 8), kind.numpy), kind.numpy.type(0)
+    run(
+        kernel_of(build, [array(kind, 1), array(kind, 2)]),
+        [x, y],
+        (7, 1, 1),
+        (1, 1, 1),
+        target=target,
+    )
+    with np.errstate(all="ignore"):
+        want = (zero + x, zero - x, zero * x, zero / x, x / zero, x - x, zero * x, x)
+    np.testing.assert_array_equal(y, np.stack(want, axis=1))
+    numbers = ~np.isnan(y)
+    np.testing.assert_array_equal(
+        np.signbit(y)[numbers], np.signbit(np.stack(want, axis=1))[numbers]
+    )
 
 
 @targets

@@ -28,8 +28,10 @@ class Code:
         self.entry: list[Words] = []
         self.body: list[Words] = []
         self.alive = True
-        self.hides_signs: Callable[[], int] | None = None
-        """Gives the condition under which sign extensions are hidden from the device's compiler."""
+        self.hides: Callable[[], int] | None = None
+        """Gives the condition under which values are hidden from the device's compiler."""
+        self.unknown_zero: Callable[[int], int] | None = None
+        """Gives one of several zeros of 64 bits that no compiler can know."""
         self._extended = extended
         self._no_contraction = contraction
         self._line: tuple[str, int, int] | None = None

@@ -62,9 +62,27 @@ def _plain(opcode: str) -> Rule:
 
 def _rounded(opcode: str) -> Rule:
     def rule(code: Code, op: Operation, args: Sequence[int]) -> int:
-        return code.rounded(opcode, code.of(op.result.type), *args)
+        kind = _kind(op)
+        if code.hides is not None:
+            args = [_unknown(code, kind, place, v) for place, v in enumerate(args)]
+        return code.rounded(opcode, code.of(kind), *args)
 
     return rule
+
+
+def _unknown(code: Code, kind: Scalar, place: int, value: int) -> int:
+    """An operand that is no constant and no other operand, where the driver found that it matters.
+
+    Mesa 22.3 computes with a constant zero, and `x - x`, as if there were no signed zeros,
+    infinities and NaNs.
+    """
+    assert code.hides is not None
+    assert code.unknown_zero is not None
+    wide, raw, zero = code.float(kind.bits), code.int(kind.bits), code.unknown_zero(place)
+    if kind.bits == 32:
+        zero = code.add("OpUConvert", raw, zero)
+    bits = code.add("OpBitwiseXor", raw, code.add("OpBitcast", raw, value), zero)
+    return code.add("OpSelect", wide, code.hides(), code.add("OpBitcast", wide, bits), value)
 
 
 def _call(name: str) -> Rule:
@@ -356,7 +374,7 @@ def _to_int(code: Code, op: Operation, args: Sequence[int]) -> int:
         return args[0]
     widens = to.bits > kind.bits and kind.signed
     found = code.add("OpSConvert" if widens else "OpUConvert", code.int(to.bits), args[0])
-    if not widens or (kind.bits, to.bits) != (32, 64) or code.hides_signs is None:
+    if not widens or (kind.bits, to.bits) != (32, 64) or code.hides is None:
         return found
     return _hidden(code, args[0], found)
 
@@ -367,11 +385,11 @@ def _hidden(code: Code, value: int, extended: int) -> int:
     Mesa 22.3 makes comparisons of an extended 32-bit integer with a constant, which come out
     wrong, of those of 64 bits.
     """
-    assert code.hides_signs is not None
+    assert code.hides is not None
     wide, sign = code.int(64), code.number(64, 1 << 31)
     raised = code.add("OpBitwiseXor", wide, code.add("OpUConvert", wide, value), sign)
     computed = code.add("OpISub", wide, raised, sign)
-    return code.add("OpSelect", wide, code.hides_signs(), computed, extended)
+    return code.add("OpSelect", wide, code.hides(), computed, extended)
 
 
 def _from_bool(code: Code, op: Operation, args: Sequence[int]) -> int:

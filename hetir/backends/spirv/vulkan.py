@@ -4,7 +4,7 @@ Push constants, eight bytes each: the addresses of the argument block, of the re
 and of the device's hidden word; where this dispatch starts in the grid, an axis each; the
 grid's extents. A grid that is larger than the device takes is several dispatches. Each
 array's slot in the block holds its address. The workgroup's size is the specialisation
-constants 0, 1 and 2, unless it is compiled in; constant 3 is `HIDE_SIGNS`.
+constants 0, 1 and 2, unless it is compiled in; constant 3 is `HIDE`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _STORAGE = {"shared": "Workgroup", "private": "Function"}
 _SMALL = {1: "StorageBuffer8BitAccess", 2: "StorageBuffer16BitAccess"}
 
 
-HIDE_SIGNS = 3
-"""The specialisation constant (a bool) that keeps compilers from knowing sign extensions."""
+HIDE = 3
+"""The specialisation constant (a bool) that keeps compilers from knowing what they get wrong."""
 
 
 class _Array(NamedTuple):
@@ -59,7 +59,8 @@ class Vulkan(Flavour):
         options: Options = frozenset(),
     ) -> None:
         super().__init__(kernel, layout, workgroup, options)
-        self.code.hides_signs = lambda: self._hides
+        self.code.hides = lambda: self._hides
+        self.code.unknown_zero = lambda place: self._zeros[place]
 
     @property
     def reference(self) -> int:
@@ -239,10 +240,18 @@ class Vulkan(Flavour):
         return self._sizes[axis]
 
     @cached_property
+    def _zeros(self) -> list[int]:
+        """The first bits of two sizes of the grid."""
+        code = self.code
+        sizes = (self._push(_GRID + axis) for axis in (0, 1))
+        shift = code.number(64, 63)
+        return [code.first("OpShiftRightLogical", code.int(64), size, shift) for size in sizes]
+
+    @cached_property
     def _hides(self) -> int:
-        """The condition of `Code.hides_signs`."""
+        """The condition of `Code.hides`."""
         needed = self.module.unique("OpSpecConstantFalse", self.code.bool())
-        self.module.decorate(needed, "SpecId", HIDE_SIGNS)
+        self.module.decorate(needed, "SpecId", HIDE)
         return needed
 
     def make_index(self, name: str, axis: int) -> int:

@@ -139,6 +139,22 @@ def compares(driver: Driver, load: Load, target: str) -> bool:
     return _same([got], [total])
 
 
+def keeps_zeros(driver: Driver, load: Load, target: str) -> bool:
+    """Whether constant zeros, and a value less itself, are computed as IEEE says."""
+    x = np.array([0.0, -0.0, 1.5, -2.0, np.inf, -np.inf, np.nan], np.float32)
+    zero = np.float32(0)
+    with np.errstate(all="ignore"):
+        rows = (zero + x, zero - x, zero * x, x / zero, zero / x, x - x, x + -zero)
+    want = np.stack(rows, axis=1).reshape(-1)
+    try:
+        program = load(_artifact("zero_check", target, "f32", "f32", 2))
+        _, got = _run(driver, program, [x, np.empty_like(want)], (len(x), 1, 1), (1, 1, 1))
+    except DriverError:
+        return False
+    same = got.view(np.uint32) == want.view(np.uint32)
+    return bool((same | (np.isnan(got) & np.isnan(want))).all())
+
+
 def loops_end_early(driver: Driver, load: Load, target: str) -> bool:
     """Whether a loop of 70,000 rounds does not get there."""
     program = load(_artifact("float_check", target, "f32", "f32", 5))

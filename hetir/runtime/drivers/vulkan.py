@@ -31,7 +31,7 @@ from hetir.runtime.driver import (
     wait_quietly,
 )
 from hetir.runtime.drivers.spirv import Listing, listing, without
-from hetir.runtime.drivers.trial import Options, compares, loops_end_early, passes
+from hetir.runtime.drivers.trial import Options, compares, keeps_zeros, loops_end_early, passes
 from hetir.runtime.drivers.vulkan_api import LIBRARY, TIMEOUT, Api, api
 from hetir.runtime.drivers.vulkan_device import (
     VERSION,
@@ -124,7 +124,7 @@ class VulkanDriver(Driver):
         self._lock = threading.RLock()
         self._free: list[Slot] = []
         self._tried: dict[str, bool] = {}
-        self._tried_loops = self._hides_signs = False
+        self._tried_loops = self._hides = False
         self._period = physical.said.properties.limits.timestampPeriod
         ranges = a.make("PushRange", stages=_COMPUTE_STAGE, size=_PUSHED.size)
         layout = a.make("LayoutInfo", rangeCount=1, ranges=ranges)
@@ -305,11 +305,12 @@ class VulkanDriver(Driver):
             )
 
     def _compares(self) -> bool:
-        """Try comparisons, once; if they come out wrong, with sign extensions hidden."""
+        """Try comparisons and zeros, once; if they come out wrong, with what it takes hidden."""
         with self._lock:
             if "i32" not in self._tried:
-                for self._hides_signs in (False, True):
-                    self._tried["i32"] = compares(self, self._alone, TARGET)
+                for self._hides in (False, True):
+                    tries = (trial(self, self._alone, TARGET) for trial in (compares, keeps_zeros))
+                    self._tried["i32"] = all(tries)
                     if self._tried["i32"]:
                         break
         return self._tried["i32"]
@@ -378,7 +379,7 @@ class VulkanDriver(Driver):
         a, artifact = self.api, program.artifact
         module, pins = program.modules[variant]
         entries = a.ffi.new("SpecializationEntry[4]", [(i, 4 * i, 4) for i in range(4)])
-        constants = a.ffi.new("uint32_t[4]", (*workgroup, self._hides_signs))
+        constants = a.ffi.new("uint32_t[4]", (*workgroup, self._hides))
         special = a.make("Specialization", count=4, entries=entries, size=16, data=constants)
         entry, width = a.ffi.new("char[]", artifact.entry.encode()), artifact.subgroup_size
         required = a.make("RequiredSubgroup", size=width)
