@@ -233,6 +233,15 @@ MUTANTS = (
     Mutant("items that know their group run as whole rows", "rows",
            "any(op.spec in LOOPS for op in body) or _placed(kernel)",
            "any(op.spec in LOOPS for op in body)"),
+    # what loops carry
+    Mutant("the next value takes the old one's place before that is read", "places",
+           "if not any(place in _reads(later) for later in every(nodes[made + 1 :])):", "if True:"),
+    Mutant("a turn that ends early finds its value overwritten", "places",
+           "if movers != [last] or last.ops[-1].spec is not ops.YIELD:",
+           "if last.ops[-1].spec is not ops.YIELD:"),
+    Mutant("a `continue` before a `break` stays in its leaf", "schedule",
+           "found = found or self.holds(op, level) or self._controls(op, level, place, found)",
+           "found = found or self.holds(op, level)"),
     # subgroups
     Mutant("a missing lane counts in a reduction", "subgroups",
            "takes = self._truths(self._lanes(where))",
@@ -288,6 +297,7 @@ def checks() -> Iterator[str]:
     from hetir.backends import cpu
     from tests.unit import test_cpu_clamps as clamps
     from tests.unit import test_cpu_folds as folds
+    from tests.unit import test_cpu_places as places
     from tests.unit import test_cpu_rows as rows
     from tests.unit import test_cpu_vectors as vectors
 
@@ -328,6 +338,9 @@ def checks() -> Iterator[str]:
         test(8)
     folds.test_strided_accesses_and_what_lies_between(folds.hl.f32, 3)
     yield "folds and windows"
+    for kernel in (places.read_later, places.exchanged, places.left_early, places.nested):
+        places.test_loops_carry_what_they_should(kernel, 8)
+    yield "loops with barriers"
     for kind in ("u8", "f32"):
         rows.test_rows_at_any_alignment(kind, 8)
     yield "rows"

@@ -41,6 +41,7 @@ PARTS: dict[str, Part] = {
     "ranges": _tests(_DENSE, "test_every_value_of_a_run_lies_in_its_range"),
     "narrow": _tests(_DENSE, "test_narrowed_kernels_agree"),
     "expansions": _tests("tests/unit/test_legalize.py", "test_expansions_mean_what_the_op_means"),
+    "conversions": _tests("tests/property/test_conversions.py"),
     "fences": Part(
         (
             "tests/property/test_fence_proofs.py",

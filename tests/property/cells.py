@@ -40,25 +40,27 @@ class Loop:
     counter: Value | None
 
 
-def cells(seed: int, size: int = 9) -> Case:
-    """The case of a seed."""
-    return _Writer(Random(f"cells {seed}"), size).case()
+def cells(seed: int, size: int = 9, most: int = MOST_ITEMS) -> Case:
+    """The case of a seed, in workgroups of at most so many work-items."""
+    return _Writer(Random(f"cells {seed}"), size, most).case()
 
 
 class _Writer:
-    def __init__(self, random: Random, size: int) -> None:
-        self.random, self.left = random, size
+    def __init__(self, random: Random, size: int, most: int) -> None:
+        self.random, self.left, self.most = random, size, most
         self.kind: Scalar = I64
         self.b = Builder()
         self.known: list[Known] = []
         self.loop: Loop | None = None
         self.meets = True  # whether the whole workgroup comes here
         self.depth = 0
+        self.alone = random.random() < 0.3  # nobody waits: a work-item may end early
 
     def case(self) -> Case:
         """The kernel around the statements."""
         random = self.random
-        items, groups = random.choice((1, 4, 5, 8, 8, 40)), random.choice((1, 2, 3))
+        items = random.choice([n for n in (1, 4, 5, 8, 8, MOST_ITEMS) if n <= self.most])
+        groups = random.choice((1, 2, 3))
         x, out = Value(array(self.kind, 1)), Value(array(self.kind, 2))
         n = Value(self.kind)
         self.out, b = out, self.b
@@ -136,7 +138,9 @@ class _Writer:
         self.left -= 1
         plain = [self.compute, self.compute, self.masked, self.get, self.set]
         plain += [self.update, self.update]
-        if self.meets:
+        if self.alone:
+            plain += [self.end] if self.depth else []
+        elif self.meets:
             plain += [self.exchange, self.exchange]
         if self.loop is not None and self.depth:
             plain += [self.leave, self.leave]
@@ -217,6 +221,13 @@ class _Writer:
         stay = self.nested((), lambda: self.b.emit(ops.YIELD) and None)
         self.b.emit(ops.IF, cond.value, types=(), regions=(leave, stay))
 
+    def end(self) -> None:
+        """An `if` in which the work-item ends."""
+        cond = self.condition()
+        leave = self.nested((), lambda: self.b.emit(ops.RETURN) and None)
+        stay = self.nested((), lambda: self.b.emit(ops.YIELD) and None)
+        self.b.emit(ops.IF, cond.value, types=(), regions=(leave, stay))
+
     def hand_on(self, spec: ops.Spec) -> None:
         """The terminator of a loop's body."""
         assert self.loop is not None
@@ -266,7 +277,7 @@ class _Writer:
 
         def body() -> None:
             self.meets = meets and uniform
-            self.loop = None if self.meets else Loop(1, None)
+            self.loop = None if self.meets and not self.alone else Loop(1, None)
             self.know(index, uniform)
             self.know(carried, False)
             self.some()
@@ -288,7 +299,7 @@ class _Writer:
 
         def body() -> None:
             self.meets = meets and limit.uniform
-            self.loop = None if self.meets else Loop(1, counter)
+            self.loop = None if self.meets and not self.alone else Loop(1, counter)
             self.know(counter, limit.uniform)
             self.know(carried, False)
             done = self.b.value(ops.GE, counter, limit.value)

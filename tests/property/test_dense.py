@@ -73,8 +73,8 @@ def test_lowered_exits_agree():
 @pytest.mark.parametrize("scope", ["subgroup", "workgroup", "device"])
 @pytest.mark.parametrize("lockstep", [False, True])
 def test_uniform_values_are_uniform(scope, lockstep):
-    for seed in range(2000, 2030):
-        case = cells(seed, 6)
+    for seed in range(2000, 2024):
+        case = cells(seed, 6, 5)
         try:
             watch_uniform(case, uniformity(case.kernel, scope=scope, lockstep=lockstep), scope)
         except AssertionError as error:
@@ -90,7 +90,7 @@ def bounds(seed: int, case: testing.Case) -> Bounds:
 def test_every_value_of_a_run_lies_in_its_range():
     seen = 0
     for seed in range(3000, 3080):
-        case = cells(seed, 6)
+        case = cells(seed, 6, 5)
         found = ranges(case.kernel, bounds(seed, case))
 
         def watch(op, _, operands, results, found=found, seed=seed, case=case):

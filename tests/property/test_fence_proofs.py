@@ -16,8 +16,8 @@ from hetir.ir import ops
 from hetir.ir.core import Kernel, walk
 from hetir.ir.text import parse_kernel
 from hetir.memory.check import Checker
-from hetir.memory.models.ir import IrModel
 from hetir.memory.claim import FinalLocation
+from hetir.memory.models.ir import IrModel
 from hetir.passes import harness
 from hetir.passes.fences import Change, applied, weaken
 from hetir.passes.fences_check import proves

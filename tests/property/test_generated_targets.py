@@ -64,6 +64,7 @@ def entries():
     return sorted(corpus.FOLDER.iterdir())
 
 
+@pytest.mark.filterwarnings("ignore:.*ends loops after")
 @pytest.mark.parametrize("path", entries(), ids=lambda path: path.stem)
 def test_what_was_found_stays_found(path: Path):
     """Each entry on the CPU in several ways, and on the devices that its comment names."""
