@@ -14,6 +14,7 @@ from hetir.backends.host import VERSION
 from hetir.backends.llvm.machine import compile_ir, version
 from hetir.ir.core import Kernel
 from hetir.passes.expand_arrays import expand_arrays
+from hetir.passes.idle_barriers import drop_idle_barriers
 from hetir.passes.layout import layout_of
 from hetir.passes.legalize import legalize
 from hetir.passes.sites import sites_of
@@ -81,6 +82,8 @@ def _emitter(
     assumptions: Assumptions,
     lanes: int | None,
 ) -> Emitter:
+    if workgroup is not None:
+        lowered = drop_idle_barriers(lowered, workgroup, disjoint=assumptions.disjoint)
     program = schedule(lowered)
     layout = layout_of(lowered)
     chosen = lanes is None
