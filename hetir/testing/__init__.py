@@ -16,6 +16,7 @@ from hetir.testing.differential import (
 )
 from hetir.testing.generate import Shape, generate
 from hetir.testing.interpret import interpret
+from hetir.testing.litmus import Litmus, concurrent_programs
 from hetir.testing.sources import SourceCase, generate_source
 from hetir.testing.strategies import kernels, sources
 
@@ -23,12 +24,14 @@ __all__ = [
     "RUNNERS",
     "Case",
     "Input",
+    "Litmus",
     "Runner",
     "Shape",
     "SourceCase",
     "arrays",
     "check_kernel",
     "checked",
+    "concurrent_programs",
     "differences",
     "evaluator",
     "generate",

@@ -43,6 +43,7 @@ from hetir.runtime.drivers.trial import Options, fuses, parts, passes
 
 _COMPLETE = 0
 _GRACE_SECONDS = 2.0
+_JOIN_SECONDS = 2e-3
 _LANE_BYTES = 8
 _HIDDEN_BYTES = 64
 _EXACT_DIVISION = 128
@@ -88,12 +89,19 @@ class OpenClEvent(Event):
         return self.status <= _COMPLETE
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Look again and again, seldom as time goes by. Raises DriverError."""
-        begun = time.perf_counter()
+        """Look again and again, seldom as time goes by. Raises DriverError.
+
+        CPU runtimes keep one core for a thread that waits in their own call: one does, once it
+        takes long, and this one stays free for Ctrl-C.
+        """
+        begun, joined = time.perf_counter(), False
         while not self.done():
             passed = time.perf_counter() - begun
             if timeout is not None and passed >= timeout:
                 return False
+            if passed > _JOIN_SECONDS and not joined:
+                joined = True
+                threading.Thread(target=self._join, daemon=True).start()
             time.sleep(min(0.002, 1e-5 + passed / 8))
         self.keep = None
         if self._error:
@@ -102,6 +110,11 @@ class OpenClEvent(Event):
             name = _cl().status_code.to_string(self.status, "code %d")
             raise DriverError("clEnqueueNDRangeKernel", self.status, name)
         return True
+
+    def _join(self) -> None:
+        """Wait in the library's call; what it fails with, `wait` says."""
+        with suppress(Exception):
+            self.handle.wait()
 
     def times(self) -> tuple[int, int] | None:
         """On the device's clock."""
