@@ -7,7 +7,9 @@ import pytest
 import hetir
 import hetir.compiler  # registers the emulated devices
 import hetir.lang as hl
+from hetir.ir.types import F32, F64
 from hetir.target import UnsupportedError
+from tests.unit import test_exact_expansions as expansions
 from tests.unit.math_cases import BINARY, CASES, compute, samples
 
 REAL = tuple(device.name for device in hetir.devices() if device.name != "cpu")
@@ -113,3 +115,45 @@ def test_powers_pairs_and_16_bits_have_the_bits_of_the_cpu(device):
 @pytest.mark.parametrize("device", EVERY)
 def test_a_million_powers_pairs_and_16_bits_have_the_bits_of_the_cpu(device):
     _others_agree(device, 1_000_000)
+
+
+# ---- one rounding: quotients, roots and fused sums, whatever the target has for them -------
+
+
+@hetir.kernel
+def rounded_once(a, b, c, quotient, root, fused):
+    i = hl.global_id(0)
+    if i < a.shape[0]:
+        quotient[i], root[i], fused[i] = a[i] / b[i], hl.sqrt(a[i]), hl.fma(a[i], b[i], c[i])
+
+
+def _rounds_once(device, kind, count, seed):
+    """Division and square root beside NumPy's, fma beside the processor's own."""
+    with np.errstate(all="ignore"):
+        a, b = expansions.inputs(kind, count, seed)
+        c = expansions.addends(a, b, seed)
+        wanted = [a / b, np.sqrt(a)]
+    found = []
+    for name in ("cpu", device):
+        out = [np.empty_like(a) for _ in range(3)]
+        groups = hetir.cdiv(a.size, 256)
+        rounded_once.launch((a, b, c, *out), grid=groups, workgroup=256, device=name).wait()
+        found.append(out)
+    for got, want in zip(found[1], (*wanted, found[0][2]), strict=True):
+        same = got.view(f"u{kind.bytes}") == want.view(f"u{kind.bytes}")
+        same |= np.isnan(got) & np.isnan(want)
+        assert same.all(), [v[~same][:3] for v in (a, b, c, got, want)]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_quotients_roots_and_sums_are_rounded_once(device):
+    for kind in (F32, F64):
+        _rounds_once(device, kind, 100_000 if device in REAL else 4000, 21)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("device", EVERY)
+def test_a_hundred_million_quotients_roots_and_sums_are_rounded_once(device):
+    for kind in (F32,) if device.startswith("ascend") else (F32, F64):
+        for seed in range(100, 150):
+            _rounds_once(device, kind, 2_000_000, seed)
