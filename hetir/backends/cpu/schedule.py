@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from hetir.backends.cpu.places import settle
 from hetir.backends.cpu.program import (
     SUBGROUP_OPS,
     Control,
@@ -38,7 +39,9 @@ def schedule(kernel: Kernel) -> Schedule:
     scheduler = _Scheduler()
     scheduler.uniform.update(p.value for p in kernel.params)
     nodes = scheduler.program(kernel.body, Level.WORKGROUP, _Place(top=True, last=True))
-    return connect(nodes, scheduler.uniform, masked=scheduler.masked)
+    program = connect(nodes, scheduler.uniform, masked=scheduler.masked)
+    program.same.update(settle(program.nodes))
+    return program
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +72,7 @@ class _Scheduler:
 
     def program(self, region: Region, level: Level, place: _Place) -> list[Node]:
         """The nodes of a region that the level runs."""
-        later = self._suffixes(region.body, level)
+        later = self._suffixes(region.body, level, place)
         nodes: list[Node] = []
         pending: list[Operation] = []
         for index, op in enumerate(region.body):
@@ -91,12 +94,12 @@ class _Scheduler:
         self._flush(nodes, pending, level, last=place.last)
         return nodes
 
-    def _suffixes(self, body: Sequence[Operation], level: Level) -> list[bool]:
-        """For each op, whether a boundary stands after it."""
+    def _suffixes(self, body: Sequence[Operation], level: Level, place: _Place) -> list[bool]:
+        """For each op, whether a boundary or what the level runs itself stands after it."""
         found, result = False, [False] * len(body)
         for index in range(len(body) - 1, -1, -1):
-            result[index] = found
-            found = found or self.holds(body[index], level)
+            result[index], op = found, body[index]
+            found = found or self.holds(op, level) or self._controls(op, level, place, found)
         return result
 
     def _boundary(self, op: Operation, level: Level) -> bool:
