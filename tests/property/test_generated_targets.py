@@ -20,17 +20,17 @@ SCALE = int(os.environ.get("HETIR_GENERATED", "100")) / 2000
 FRESH = random.SystemRandom().randrange(1 << 40)
 # cases of each part at full scale, and the least share in percent that its target must run
 CASES = {
-    "cpu": (12, 100),
-    "evaluator": (60, 100),
-    "forms": (14, 100),
-    "checkpoint": (8, 60),
-    "source": (5, 100),
-    "ptx": (30, 95),
-    "opencl": (30, 70),
-    "vulkan": (30, 60),
-    "ascend": (10, 20),
-    "ascend-310p": (10, 20),
-    "ascend-950": (14, 40),
+    "cpu": (40, 100),
+    "evaluator": (150, 100),
+    "forms": (40, 100),
+    "checkpoint": (20, 60),
+    "source": (12, 100),
+    "ptx": (70, 95),
+    "opencl": (60, 80),
+    "vulkan": (60, 60),
+    "ascend": (16, 50),
+    "ascend-310p": (14, 50),
+    "ascend-950": (14, 50),
 }
 
 

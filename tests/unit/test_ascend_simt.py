@@ -186,6 +186,20 @@ def shared_sum(x: hl.Array[hl.i64, 1]):
     hl.atomic_add(total, 0, x[hl.local_id(0)])
 
 
+@hetir.kernel
+def one_of_two(x: hl.Array[hl.f32, 1], y: hl.Array[hl.f32, 1], z: hl.Array[hl.f32, 1]):
+    i = hl.global_id(0)
+    chosen = x if x[i] > y[i] else y
+    z[i] = chosen[i] - chosen[z.shape[0] - 1 - i]
+
+
+def test_an_array_that_each_work_item_chooses() -> None:
+    x, y = np.random.default_rng(5).integers(0, 99, (2, 40)).astype(np.float32)
+    z = np.zeros_like(x)
+    one_of_two.launch((x, y, z), grid=2, workgroup=20, device="ascend-shim:950").wait()
+    np.testing.assert_array_equal(z, np.where(x > y, x - x[::-1], y - y[::-1]))
+
+
 @hetir.kernel(subgroup_size=16)
 def mirrored(x: hl.Array[hl.i32, 1], y: hl.Array[hl.i32, 1]):
     i, first = hl.local_id(0), hl.subgroup_id() * 16

@@ -205,10 +205,11 @@ class _Emitter:
         return self.names[value]
 
     def define(self, value: Value, text: str) -> None:
-        """`const T name = text;`."""
+        """`const T name = text;`, or an address that stays what it is."""
         name = self.fresh(value.name or "v")
         self.names[value] = name
-        self.put(f"const {self.type(value)} {name} = {bare(text)};")
+        kind = "void *const" if isinstance(value.type, RefType) else f"const {self.type(value)}"
+        self.put(f"{kind} {name} = {bare(text)};")
 
     @staticmethod
     def type(value: Value) -> str:
