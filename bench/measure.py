@@ -88,11 +88,13 @@ def sample(run: Callable[[], object], budget: float) -> dict[str, Any]:
     """The median of the quietest of up to WINDOWS windows.
 
     A window is quiet when others took at most QUIET_CORES of what the run could have used:
-    a run that was seen twice on one thread leaves the other cores to whoever wants them.
+    a run that was seen twice on one thread leaves the other cores to whoever wants them. One
+    window goes before them: on a busy machine the system takes a tenth of a second to give
+    each thread a core.
     """
     seen: list[dict[str, Any]] = []
     with Raised():
-        run()  # caches and threads as the last peer's window left them
+        window(run, budget)  # caches and threads as the last peer's window left them
         while len(seen) < WINDOWS and not (seen and _settled(seen, budget)):
             seen.append(window(run, budget))
     kept = min(seen, key=lambda w: w["others"] or 0.0)

@@ -73,7 +73,7 @@ def test_the_bound_is_the_tighter_of_bytes_and_flops():
 
 
 def test_a_loud_window_is_taken_again_and_the_quietest_kept(monkeypatch):
-    loud = iter((0.9, 0.3, 0.5, 0.7))
+    loud = iter((0.1, 0.9, 0.3, 0.5, 0.7))  # the first one is not counted
     windows = []
 
     def window(run, budget):
@@ -82,7 +82,7 @@ def test_a_loud_window_is_taken_again_and_the_quietest_kept(monkeypatch):
 
     monkeypatch.setattr(measure, "window", window)
     kept = measure.sample(lambda: None, 0.01)
-    assert (kept["windows"], kept["foreign_cores"], kept["ms"]) == (4, 0.3, 2.0)
+    assert (kept["windows"], kept["foreign_cores"], kept["ms"]) == (4, 0.3, 3.0)
 
 
 def test_idle_cores_that_others_use_do_not_count(monkeypatch):
