@@ -58,9 +58,9 @@ def placed(rng, dtype, height, step, flipped):
 
 
 def launch(kernel, arguments, grid, shape, cuts, lanes, optimise):
-    disjoint = Assumptions(index_bits=32, disjoint=True)
+    promised = Assumptions(index_bits=32, disjoint=True) if cuts else Assumptions()
     made = compile_kernel(
-        kernel, workgroup=shape, lanes=lanes, optimise=optimise, assumptions=disjoint
+        kernel, workgroup=shape, lanes=lanes, optimise=optimise, assumptions=promised
     )
     go = enter(made, arguments, grid, shape)
     for first, last in itertools.pairwise((0, *sorted(cuts), int(np.prod(grid)))):
