@@ -40,9 +40,9 @@ class Fault:
         """The dotted name of the module that it changes."""
         return ".".join(("hetir", *Path(self.file).with_suffix("").parts))
 
-    def source(self) -> str:
+    def source(self, package: Path = PACKAGE) -> str:
         """The changed file; ValueError where the code is no longer what the fault is about."""
-        text = (PACKAGE / self.file).read_text(encoding="utf-8")
+        text = (package / self.file).read_text(encoding="utf-8")
         if text.count(self.before) != self.count:
             raise ValueError(f"`{self.name}`: its piece occurs {text.count(self.before)} times")
         return text.replace(self.before, self.after)

@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,7 +52,7 @@ class Outcome:
 
 
 @contextmanager
-def copy() -> Iterator[Path]:
+def copy() -> Generator[Path]:
     """A folder with the package, the tests and the kernels as they are now."""
     unwanted = shutil.ignore_patterns("__pycache__", ".hypothesis", "golden")
     with tempfile.TemporaryDirectory(prefix="hetir-faulty-") as folder:
@@ -65,10 +65,10 @@ def copy() -> Iterator[Path]:
 
 
 @contextmanager
-def planted(root: Path, fault: Fault) -> Iterator[None]:
+def planted(root: Path, fault: Fault) -> Generator[None]:
     """The fault stands in the copy; afterwards the file is what it was."""
     path = root / "hetir" / fault.file
-    text = fault.source()
+    text = fault.source(root / "hetir")
     kept = path.with_name(path.name + ".right")
     path.rename(kept)
     path.write_text(text, encoding="utf-8")
@@ -173,6 +173,11 @@ def sound() -> int:
     return bad
 
 
+def _stopped(number: int, _: object) -> None:
+    """What runs ends, and the copy goes."""
+    sys.exit(128 + number)
+
+
 def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(
@@ -183,7 +188,7 @@ def main() -> int:
     parser.add_argument("--sound", action="store_true")
     parser.add_argument("--say", action="store_true", help="what the failing test said, too")
     asked = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what runs ends, the copy goes
+    signal.signal(signal.SIGTERM, _stopped)
     if asked.sound:
         return sound()
     chosen = FAULTS

@@ -59,9 +59,8 @@ BACKENDS: tuple[Fault, ...] = (
           'if mask is None:\n            self.code.asm(f"{step.text};")',
           "if mask is None:\n            pass", "ptx"),
     Fault("every workgroup is the first", "wrong place", _FRAME,
-          "group, size = self.wide(self.special(\"ctaid\", axis)), "
-          "self.wide(self.group_size(axis))",
-          'group, size = "0", self.wide(self.group_size(axis))', "ptx ops"),
+          "{self.special('ctaid', axis)}, {self.group_size(axis)}", "0, {self.group_size(axis)}",
+          "ptx ops"),
     Fault("a bool in memory is its inverse", "wrong sense", "backends/ptx/memory.py",
           'return self.code.add(f"icmp ne i8 {value}, 0") if element.kind == "bool" else value',
           'return self.code.add(f"icmp eq i8 {value}, 0") if element.kind == "bool" else value',

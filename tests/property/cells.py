@@ -59,7 +59,7 @@ class _Writer:
     def case(self) -> Case:
         """The kernel around the statements."""
         random = self.random
-        items = random.choice([n for n in (1, 4, 5, 8, 8, MOST_ITEMS) if n <= self.most])
+        items = random.choice([n for n in (1, 4, 5, 8, MOST_ITEMS, MOST_ITEMS) if n <= self.most])
         groups = random.choice((1, 2, 3))
         x, out = Value(array(self.kind, 1)), Value(array(self.kind, 2))
         n = Value(self.kind)
@@ -125,7 +125,7 @@ class _Writer:
     def mixed(self, salt: int) -> Value:
         """A number that all values in scope, and the private cells, have a part in."""
         found = self.number(salt)
-        for known in self.known[-6 - salt :]:
+        for known in self.known[-2 - salt :]:
             found = self.b.value(ops.MUL, found, self.number(31))
             found = self.b.value(ops.ADD, found, known.value)
         cell = self.b.value(ops.LOAD, self.private, self.number(salt % CELLS))

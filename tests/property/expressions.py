@@ -8,7 +8,11 @@ identity or one lowering rule gets wrong shows in the element of one op.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from random import Random
+from typing import Any
+
+import numpy as np
 
 from hetir.ir import ops
 from hetir.ir.build import Builder, bits_of
@@ -30,7 +34,41 @@ _FAMILIES = (
     ("lt", "le", "gt", "ge", "eq", "ne", "not"),
     ("cast",), ("cast", "bitcast"), ("cast", "neg", "abs"),
     ("bitcast", "neg", "abs", "cast"), ("select", "not", "lt"), ("min", "max", "abs"),
+    ("mul_hi", "neg", "shr"), ("popcount", "clz", "ctz", "not"),
+    ("floor", "ceil", "trunc", "rint", "mul"), ("min_number", "max_number", "neg"),
 )  # fmt: skip
+
+
+_FLOATS = (
+    *(0.0, -0.0, 0.5, -0.5, 1.5, 2.5, -3.5, 1e-42, 2.0**31, -(2.0**63), 2.0**64, 300.5, 65519.0),
+    *(float("nan"), float("inf"), float("-inf"), float("nan")),
+)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Edges(Case):
+    """A case of whose numbers a half lie at the edges of their types."""
+
+    def arguments(self) -> list[Any]:
+        """Fresh arguments, the same at every call."""
+        made = Case.arguments(self)
+        random = Random(self.seed)
+        for lanes, given in zip(made, self.inputs, strict=True):
+            if given.writes or given.kind == BOOL:
+                continue
+            for at in range(0, len(lanes), 2):
+                lanes[at] = _edge(given.kind, random)
+        return made
+
+
+def _edge(kind: Scalar, random: Random) -> Any:
+    """A number at an edge of its type."""
+    if not kind.is_int:
+        with np.errstate(all="ignore"):
+            return np.array(random.choice(_FLOATS)).astype(np.float32).astype(kind.numpy)
+    info = np.iinfo(kind.numpy)
+    around = random.choice((info.min, info.max, 0, 1 << random.randrange(kind.bits - 1)))
+    return min(max(around + random.randrange(-1, 2), info.min), info.max)
 
 
 def expression(seed: int, types: Sequence[Scalar] = tuple(SCALARS.values())) -> Case:
@@ -94,7 +132,8 @@ class _Writer:
             body=self.builder.region(),
             options=Options(),
         )
-        return Case((2, 1, 1), (ITEMS // 2, 1, 1), tuple(inputs), self.random.randrange(99), kernel)
+        data = self.random.randrange(99)
+        return Edges((2, 1, 1), (ITEMS // 2, 1, 1), tuple(inputs), data, kernel)
 
     def step(self) -> None:
         """One op on what there is."""
@@ -106,7 +145,7 @@ class _Writer:
             same = [v for v in operands if v.type == kind]
             again = same and self.random.random() < 0.15
             operands.append(self.random.choice(same) if again else self.operand(kind))
-        attrs = {}
+        attrs: dict[str, Scalar] = {}
         if "to" in spec.attrs:
             first = operands[0].type
             assert isinstance(first, Scalar)

@@ -30,7 +30,7 @@ def cases(count: int, first: int, types: Sequence[Scalar] = ALL) -> Iterator[tup
 
 def test_no_pass_changes_a_bit():
     changed = Counter[str]()
-    for seed, case in cases(150, 0):
+    for seed, case in cases(200, 0):
         expected = case.run(testing.evaluator)
         for one in (*PASSES, simplify):
             kernel = one(case.kernel)
@@ -44,8 +44,8 @@ def test_no_pass_changes_a_bit():
 
 
 RUNNERS: dict[str, tuple[OnDevice, int]] = {
-    "cpu": (OnDevice(device="cpu", optimise=0, lanes=0, simplified=False), 40),
-    "cpu in vectors": (OnDevice(device="cpu", optimise=0, lanes=8, simplified=False), 20),
+    "cpu": (OnDevice(device="cpu", optimise=0, lanes=0, simplified=False), 60),
+    "cpu in vectors": (OnDevice(device="cpu", optimise=0, lanes=8, simplified=False), 25),
     "opencl": (OnDevice(device="opencl:0", simplified=False), 25),
     "vulkan": (OnDevice(device="vulkan:0", simplified=False), 25),
     "ptx": (OnDevice(device="ptx-emulator", simplified=False), 25),
