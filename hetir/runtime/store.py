@@ -22,7 +22,7 @@ _CLASSES: Mapping[str, type] = MappingProxyType(
     {
         kind.__name__: kind
         for kind in (*vars(artifacts).values(), Loc)
-        if isinstance(kind, type) and dataclasses.is_dataclass(kind)
+        if issubclass(type(kind), type) and dataclasses.is_dataclass(kind)  # loads nothing lazy
     }
 )
 
