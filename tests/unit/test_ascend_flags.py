@@ -10,8 +10,11 @@ from hetir.backends.ascend.simd_program import (
     PIPES,
     Access,
     Block,
+    Branch,
     Buffer,
+    Global,
     Instr,
+    Loop,
     Node,
     Sync,
     count_syncs,
@@ -104,3 +107,23 @@ def test_events_run_out_and_are_waited_for() -> None:
     events = {s.event for _, s in sites(few) if s.target == "V"}
     assert events == {0, 1}
     assert check(few) == []
+
+
+def test_what_waits_for_a_rare_branch_waits_only_there() -> None:
+    """A loop whose last round's scalars read what vectors write: other rounds need no scalar."""
+    part = Access(Buffer("part", "float", 16, 4, offset=0))
+    out = Access(Global("y"))
+    rare = Block([Instr("S", ["the rest"], reads=(part,), writes=(out,))])
+    body: list[Node] = [
+        Instr("V", ["compute"], writes=(part,)),
+        Instr("MTE3", ["copy out"], reads=(part,), writes=(out,)),
+        Branch("some are left", rare, Block()),
+    ]
+    whole = Block([Loop("for (unknown)", Block(body), apart=True)])
+    synchronise(whole)
+    assert check(whole) == []
+    assert all(Checker(whole).needs(sync) for _, sync in sites(whole))
+    inside = [(s.source, s.target) for i in instructions(rare) for s in i.syncs]
+    assert sorted(inside) == [("MTE3", "S"), ("S", "V")]
+    around = {(s.source, s.target) for _, s in sites(whole)} - {*inside}
+    assert around == {("V", "MTE3"), ("MTE3", "V")}

@@ -56,6 +56,7 @@ class Wait:
 class Point:
     """An instruction with its syncs (or where paths meet), and the points that may follow it.
 
+    `depth` counts the loops around it, and `blocks` are the blocks around it from the outermost.
     `apart` of a following point says that iterations share no global data. `runs` and `copies`
     are what the instruction leaves pending, and what of that a cache may hide.
     """
@@ -63,6 +64,7 @@ class Point:
     number: int
     instr: Instr | None
     depth: int
+    blocks: tuple[Block, ...]
     following: list[tuple[int, bool]] = field(default_factory=list[tuple[int, bool]])
     waits: tuple[Wait, ...] = ()
     runs: int = 0
@@ -175,6 +177,7 @@ class Flow:
         self.events = Events(self.memory)
         self.points: list[Point] = []
         self.leaving: list[list[Point]] = []
+        self.blocks: tuple[Block, ...] = ()
         self._block(program, [self._point(None, [], 0)], 0)
         for point in self.points:
             self.memory.describe(point)
@@ -182,7 +185,7 @@ class Flow:
     # ---- the graph -------------------------------------------------------------------------
 
     def _point(self, instr: Instr | None, before: list[Point], depth: int) -> Point:
-        made = Point(len(self.points), instr, depth)
+        made = Point(len(self.points), instr, depth, self.blocks)
         self.points.append(made)
         for point in before:
             point.following.append((made.number, False))
@@ -190,6 +193,7 @@ class Flow:
 
     def _block(self, block: Block, ends: list[Point], depth: int) -> list[Point]:
         """The points at which a block ends."""
+        outer, self.blocks = self.blocks, (*self.blocks, block)
         for node in block.nodes:
             match node:
                 case Instr():
@@ -203,6 +207,7 @@ class Flow:
                     ends = self._loop(node, ends, depth)
                 case _:
                     pass
+        self.blocks = outer
         return ends
 
     def _loop(self, loop: Loop, before: list[Point], depth: int) -> list[Point]:

@@ -2,18 +2,21 @@
 
 First each instruction gets what it lacks, and each loop waits before it for what its body would
 wait for; then one sync after the other is taken away where the rest is enough, those of the
-innermost loops first. A pair of pipes has eight events: one may be set again when the setting
-pipe knows that the last wait for it has happened.
+innermost loops first. What waits for the scalars of a branch (the last elements of an array, say)
+need not wait where the branch is not taken: its end sets the flag. A pair of pipes has eight
+events: one may be set again when the setting pipe knows that the last wait for it has happened.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from hetir.backends.ascend.simd_flow import ALL, EVENTS, NOTHING, Flow, Point, State, is_flag
 from hetir.backends.ascend.simd_program import (
+    PIPES,
     Block,
+    Branch,
     Instr,
     Loop,
     Node,
@@ -30,14 +33,17 @@ def synchronise(program: Block, taken: Mapping[tuple[str, str], int] | None = No
 
     `taken` says how many events of a pair of pipes others use.
     """
-    anchors = _anchored(program)
+    ends: list[Instr] = []
+    anchors = _anchored(program, ends)
     walks = _Pass(Flow(program), taken or {})
     walks.place(anchors)
     walks.prune()
+    if walks.sink(ends):
+        walks.prune()
     if walks.number():
         while walks.prune():
             pass
-    _drop(program, set(anchors.values()))
+    _drop(program, {*anchors.values(), *ends})
 
 
 def covered(program: Block) -> bool:
@@ -45,19 +51,32 @@ def covered(program: Block) -> bool:
     return _Pass(Flow(program), {}).covered()
 
 
-def _anchored(block: Block) -> dict[Loop, Instr]:
-    """Put an empty instruction before every loop: a place for what its body waits for once."""
+def _anchored(block: Block, ends: list[Instr]) -> dict[Loop, Instr]:
+    """Put an empty instruction before every loop: a place for what its body waits for once.
+
+    Also at the end of branches that hold scalars alone; these go to `ends`.
+    """
     found: dict[Loop, Instr] = {}
     nodes: list[Node] = []
     for node in block.nodes:
         for inner in blocks_of(node):
-            found |= _anchored(inner)
+            found |= _anchored(inner, ends)
+            if isinstance(node, Branch) and _scalars(inner):
+                ends.append(Instr("S", []))
+                inner.nodes.append(ends[-1])
         if isinstance(node, Loop):
             found[node] = Instr("S", [])
             nodes.append(found[node])
         nodes.append(node)
     block.nodes = nodes
     return found
+
+
+def _scalars(block: Block) -> bool:
+    """Whether a block holds instructions of the scalar unit that touch memory, and no others."""
+    found = [n for n in block.nodes if isinstance(n, Instr)]
+    touches = any(n.reads or n.writes for n in found)
+    return touches and len(found) == len(block.nodes) and all(n.pipe == "S" for n in found)
 
 
 def _drop(block: Block, anchors: set[Instr]) -> None:
@@ -188,10 +207,47 @@ class _Pass:
             self.states[number] = state
         return True
 
+    def sink(self, ends: Sequence[Instr]) -> bool:
+        """Set flags at the ends of branches in place of later ones; whether there was one."""
+        at = {p.instr: p for p in self.flow.points if p.instr in ends}
+        found = False
+        for end in ends:
+            for target in PIPES[1:]:
+                sync = Sync("S", target)
+                if later := self.around(at[end], sync):
+                    end.syncs.append(sync)
+                    self.follow()
+                    gone = [s for p, s in later if self.needless(p, s) and self.take(p, s)]
+                    if not gone:
+                        end.syncs.remove(sync)
+                    found |= bool(gone)
+        self.follow()
+        return found
+
+    def around(self, end: Point, sync: Sync) -> list[tuple[Point, Sync]]:
+        """The flags between the same pipes in the blocks around a branch."""
+        return [
+            (point, each)
+            for point in self.flow.points
+            if point.instr is not None and point.blocks == end.blocks[:-1][: len(point.blocks)]
+            for each in point.instr.syncs
+            if (each.source, each.target) == (sync.source, sync.target)
+        ]
+
+    def take(self, point: Point, sync: Sync) -> bool:
+        """Take a sync away."""
+        assert point.instr is not None
+        point.instr.syncs.remove(sync)
+        return True
+
+    def follow(self) -> None:
+        """Fill `states` for the syncs that there are."""
+        self.walk(lambda point, state: self.passed(point, state)[0])
+
     def covered(self) -> bool:
         """Whether no point lacks anything, and no event is set too early."""
         self.numbered = True
-        self.walk(lambda point, state: self.passed(point, state)[0])
+        self.follow()
         befores = zip(self.flow.points, self.states, strict=True)
         return all(self.passed(point, state or NOTHING)[1] for point, state in befores)
 
