@@ -6,7 +6,7 @@ from tests.mutation.fault import Part
 
 _GENERATED = "tests/property/test_generated.py"
 _DENSE = "tests/property/test_dense.py"
-_FEW = {"HETIR_GENERATED": "120"}
+_FEW = {"HETIR_GENERATED": "120", "HETIR_DENSE": "1"}
 
 
 def _tests(file: str, *names: str, environment: dict[str, str] = _FEW) -> Part:

@@ -8,6 +8,7 @@ meet soon: a load before a loop and the store inside it, a value that only the n
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
@@ -18,6 +19,8 @@ from hetir.ir.core import Kernel, Options, Param, Region, Value
 from hetir.ir.types import BOOL, I64, ArrayType, Scalar, array, static_array
 from hetir.testing import Case, Input
 
+SHARE = float(os.environ.get("HETIR_DENSE", "0.4"))
+"""Which part of all seeds the tests of dense kernels run; faults are seeded against all of them."""
 CELLS = 3
 MOST_ITEMS = 40
 COLUMNS = 4
@@ -38,6 +41,11 @@ class Loop:
 
     carried: int
     counter: Value | None
+
+
+def seeds(first: int, count: int) -> range:
+    """The seeds that run, of `count`."""
+    return range(first, first + max(1, round(count * SHARE)))
 
 
 def cells(seed: int, size: int = 9, most: int = MOST_ITEMS) -> Case:

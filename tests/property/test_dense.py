@@ -24,7 +24,7 @@ from hetir.passes.simplify import PASSES
 from hetir.passes.uniformity import uniformity
 from hetir.testing.cases import Input
 from hetir.testing.runners import OnDevice
-from tests.property.cells import cells
+from tests.property.cells import SHARE, cells, seeds
 from tests.property.test_generated import watch_uniform
 from tests.unit.checkpoint_tools import evaluator as checked
 from tests.unit.checkpoint_tools import hop, placed
@@ -44,7 +44,7 @@ def agrees(seed, case, expected, kernel, runner=testing.evaluator):
 
 
 def test_they_are_clean():
-    for seed in range(40):
+    for seed in seeds(0, 40):
         case = cells(seed)
         verify(case.kernel)
         check_barriers(case.kernel)
@@ -53,7 +53,7 @@ def test_they_are_clean():
 
 def test_no_pass_changes_a_bit():
     changed = Counter[str]()
-    for seed in range(100):
+    for seed in seeds(0, 100):
         case = cells(seed)
         expected = case.run(testing.evaluator)
         for one in PASSES:
@@ -61,11 +61,11 @@ def test_no_pass_changes_a_bit():
             if kernel is not case.kernel:
                 changed[one.__name__] += 1
                 agrees(seed, case, expected, kernel)
-    assert len(changed) >= len(PASSES) - 1, changed
+    assert len(changed) >= len(PASSES) - 2, changed
 
 
 def test_lowered_exits_agree():
-    for seed in range(1000, 1080):
+    for seed in seeds(1000, 80):
         case = cells(seed)
         agrees(seed, case, case.run(testing.evaluator), lower_exits(case.kernel))
 
@@ -73,7 +73,7 @@ def test_lowered_exits_agree():
 @pytest.mark.parametrize("scope", ["subgroup", "workgroup", "device"])
 @pytest.mark.parametrize("lockstep", [False, True])
 def test_uniform_values_are_uniform(scope, lockstep):
-    for seed in range(2000, 2024):
+    for seed in seeds(2000, 24):
         case = cells(seed, 6, 5)
         try:
             watch_uniform(case, uniformity(case.kernel, scope=scope, lockstep=lockstep), scope)
@@ -89,7 +89,7 @@ def bounds(seed: int, case: testing.Case) -> Bounds:
 
 def test_every_value_of_a_run_lies_in_its_range():
     seen = 0
-    for seed in range(3000, 3080):
+    for seed in seeds(3000, 80):
         case = cells(seed, 6, 5)
         found = ranges(case.kernel, bounds(seed, case))
 
@@ -103,11 +103,11 @@ def test_every_value_of_a_run_lies_in_its_range():
                     assert low <= int(np.asarray(got).ravel()[0]) <= high, f"seed {seed}\n{case}"
 
         testing.interpret(case.kernel, case.arguments(), case.grid, case.workgroup, watch)
-    assert seen > 1000
+    assert seen > 1000 * SHARE
 
 
 def test_narrowed_kernels_agree():
-    for seed in range(4000, 4080):
+    for seed in seeds(4000, 80):
         case = cells(seed)
         kernel = narrow_indices(expand_arrays(case.kernel), bounds(seed, case))
         agrees(seed, case, case.run(testing.evaluator), kernel)
@@ -117,7 +117,7 @@ def test_stops_change_no_bit():
     """At every so manieth safe point, going on on an unlike executor."""
     stops = 0
     on = OnDevice(device="cpu", optimise=0, lanes=0, simplified=False)
-    for seed in range(5000, 5060):
+    for seed in seeds(5000, 60):
         case, random = cells(seed, 8, 5), Random(seed)
         arguments, found = case.arguments(), placed(case.kernel)
         if not found.slots:
@@ -130,7 +130,7 @@ def test_stops_change_no_bit():
         stops += hops.midway
         wrong = testing.differences(case.run(testing.evaluator), case.written(arguments))
         assert not wrong, f"seed {seed}\n{case}\n{wrong}"
-    assert stops > 30
+    assert stops > 30 * SHARE
 
 
 RUNNERS: dict[str, tuple[OnDevice, int, int]] = {
@@ -152,7 +152,7 @@ def test_backends_agree(name):
     on, count, size = RUNNERS[name]
     if on.device not in {d.name for d in runtime.devices(emulated=True)}:
         pytest.skip(f"no device `{on.device}`")
-    for seed in range(6000, 6000 + count):
+    for seed in seeds(6000, count):
         case = cells(seed, size)
         agrees(seed, case, case.run(testing.evaluator), case.kernel, on)
 
@@ -224,7 +224,7 @@ def indexed(seed):
 def test_accesses_lie_where_they_say():
     """Every offset that holds nothing unknown, worked out for each work-item and iteration."""
     checked = Counter[str]()
-    for seed in range(60):
+    for seed in seeds(0, 60):
         case = indexed(seed)
         verify(case.kernel)
         case.run(testing.evaluator)
@@ -253,7 +253,7 @@ def test_accesses_lie_where_they_say():
                 assert address == first + offset, f"seed {seed}, {op.name}\n{case}"
 
         testing.interpret(case.kernel, arguments, case.grid, case.workgroup, watch)
-    assert min(checked[kind] for kind in ("contiguous", "strided", "uniform")) > 20
+    assert min(checked[kind] for kind in ("contiguous", "strided", "uniform")) > 20 * SHARE
 
 
 def around(region, loops=()):

@@ -1,11 +1,10 @@
 """Dense straight-line kernels: every pass alone, every backend, against the evaluator.
 
-HETIR_EXPRESSIONS says how many times as many kernels as usual.
+HETIR_DENSE says which part of all seeds to run.
 """
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -17,15 +16,15 @@ from hetir.ir.verify import verify
 from hetir.passes.simplify import PASSES, simplify
 from hetir.testing.cases import Case
 from hetir.testing.runners import REFUSALS, OnDevice
+from tests.property.cells import SHARE, seeds
 from tests.property.expressions import expression
 
 ALL = tuple(SCALARS.values())
-TIMES = int(os.environ.get("HETIR_EXPRESSIONS", "1"))
 
 
 def cases(count: int, first: int, types: Sequence[Scalar] = ALL) -> Iterator[tuple[int, Case]]:
     """Cases of some seeds."""
-    return ((seed, expression(seed, types)) for seed in range(first, first + count * TIMES))
+    return ((seed, expression(seed, types)) for seed in seeds(first, count))
 
 
 def test_no_pass_changes_a_bit():
@@ -40,7 +39,9 @@ def test_no_pass_changes_a_bit():
             changed[one.__name__] += 1
             wrong = testing.differences(expected, case.run(testing.evaluator, kernel))
             assert not wrong, f"seed {seed}, {one.__name__}\n{case}\n{wrong}"
-    assert min(changed[n] for n in ("identities", "fold", "strength", "cse", "simplify")) > 5
+    assert (
+        min(changed[n] for n in ("identities", "fold", "strength", "cse", "simplify")) > 5 * SHARE
+    )
 
 
 RUNNERS: dict[str, tuple[OnDevice, int]] = {
@@ -78,4 +79,4 @@ def test_backends_compute_the_evaluators_bits(name):
             continue
         wrong = testing.differences(case.run(testing.evaluator), got)
         assert not wrong, f"seed {seed}\n{case}\n{wrong}"
-    assert refused < count * TIMES / 2
+    assert refused < count * SHARE / 2
