@@ -28,7 +28,7 @@ from hetir.ir.canonical import canonicalise, content_hash
 from hetir.ir.core import Kernel
 from hetir.ir.types import Scalar
 from hetir.passes.layout import layout_of
-from hetir.passes.resumable import DONE, NOT_STARTED, Control, Resumable
+from hetir.passes.resumable import DONE, NOT_STARTED, WORDS, Control, Resumable
 from hetir.passes.safe_points import NotCheckpointableError, Plan, place
 from hetir.passes.simplify import simplify
 from hetir.target import UnsupportedError
@@ -231,13 +231,15 @@ class _Run:
         job = snapshot.job
         self.snapshot, self.device = snapshot, device
         self.resumes = bool((snapshot.status != NOT_STARTED).any())
-        code = _code(job.text, device.name, self.kind(stop))
+        kind = Resumable(resume=self.resumes, counts=stop is not None)
+        code = _polling(job.text, device, kind)
         self.capacity = capacity(job, snapshot.tickets)
         control = np.zeros(len(Control), np.int32)
         control[Control.CAPACITY] = self.capacity
         control[Control.LIMIT] = min(stop.safe_points, (1 << 31) - 1) if stop else 0
         self.control = device.array(control)
-        self.status = device.array(np.full(max(1, job.groups), DONE, np.int64))
+        rows = 1 if code.near else 1 + WORDS
+        self.status = device.array(np.full(max(1, rows * job.groups), DONE, np.int64))
         self.saved = {
             kind: device.empty(max(1, self._size(kind)), kind.name) for kind in job.plan.types
         }
@@ -256,11 +258,6 @@ class _Run:
             records=records.request(artifact, job.grid, job.workgroup),
             block=block,
         )
-
-    def kind(self, stop: StopAt | None) -> Resumable:
-        """Which code runs."""
-        emulated = self.device.portrait.emulated
-        return Resumable(resume=self.resumes, counts=stop is not None, initialise=emulated)
 
     def _size(self, kind: Scalar) -> int:
         job = self.snapshot.job
@@ -415,9 +412,11 @@ class _Code:
     """One form of a kernel for one device, compiled for what launches promise of arguments.
 
     `inputs` arguments of the launch come before the hidden ones: none that follows them is read.
+    `near` is `Resumable`'s.
     """
 
     kernel: Kernel
+    near: bool
     inputs: int
     layout: Layout
     packer: runtime.Packer
@@ -455,7 +454,16 @@ def _code(text: str, device: str, kind: Resumable) -> _Code:
     names = (*(f"argument {n}" for n in range(count)), *hidden)
     on = runtime.device(device)
     mask = compiler.fact_mask(on.target, len(layout.slots))
-    return _Code(lowered, count, layout, runtime.Packer(layout, on, names), mask)
+    return _Code(lowered, kind.near, count, layout, runtime.Packer(layout, on, names), mask)
+
+
+def _polling(text: str, device: runtime.Device, kind: Resumable) -> _Code:
+    """The code that asks whether to stop, through shared memory where there is room for it."""
+    kind = replace(kind, initialise=device.portrait.emulated)
+    found, allowed = _code(text, device.name, kind), device.portrait.limits
+    if compiler.shared_bytes(found.kernel, allowed.shared_alignment) <= allowed.shared_bytes_optin:
+        return found
+    return _code(text, device.name, replace(kind, near=False))
 
 
 def prepare(job: Job, device: runtime.Device) -> None:
@@ -463,8 +471,8 @@ def prepare(job: Job, device: runtime.Device) -> None:
     emulated = device.portrait.emulated
     limits.check_launch_shape(device.portrait.limits, job.grid, job.workgroup)
     try:
-        kind = Resumable(resume=True, initialise=emulated)
-        _code(job.text, device.name, kind).program(~0, device, job.workgroup)
+        code = _polling(job.text, device, Resumable(resume=True))
+        code.program(~0, device, job.workgroup)
     except UnsupportedError:
         kind = Resumable(resume=True, initialise=emulated, polls=False)
         _code(job.text, device.name, kind).program(~0, device, job.workgroup)

@@ -2,8 +2,8 @@
 
 Both kinds take hidden arrays after the kernel's own parameters, so that every backend runs them as
 it runs any kernel. A workgroup decides once whether it stops: its first work-item asks the control
-words and tells the others through a shared flag across the barrier that is there anyway. The flag
-is double-buffered: a work-item may still be reading the last decision while the next is written.
+words and tells the others through a flag across the barrier that is there anyway. The flag is
+double-buffered: a work-item may still be reading the last decision while the next is written.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ from hetir.ir.types import BOOL, I32, I64, ArrayType, Scalar, static_array
 from hetir.passes.emit import Emit
 from hetir.passes.regions import LOOPS
 from hetir.passes.safe_points import Plan, recomputable
-from hetir.passes.stopping import DONE, NOT_STARTED, NUMBER_BITS, Control, Names, Stopping
+from hetir.passes.stopping import DONE, NOT_STARTED, NUMBER_BITS, WORDS, Control, Names, Stopping
 
-__all__ = ["DONE", "NOT_STARTED", "NUMBER_BITS", "Control", "Hidden", "Resumable"]
+__all__ = ["DONE", "NOT_STARTED", "NUMBER_BITS", "WORDS", "Control", "Hidden", "Resumable"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hidden:
     """The hidden parameters, in order: their names and array types.
 
-    `control` holds `Control`'s words; `status` one i64 a workgroup, written where it stops;
+    `control` holds `Control`'s words; `status` one i64 a workgroup, written where it stops (unless
+    words are near, `WORDS` more a workgroup behind them);
     `saved` one array a type of slot; with `resume`, `before` and `restored` are the status and the
     state that the launch goes on from.
     """
@@ -44,13 +45,16 @@ class Resumable:
     (`Control.LIMIT`) instead of by the stop word. `initialise`: give shared and private arrays
     zeros first, for a checker that refuses to copy what was never written. Without `polls`
     nothing asks whether to stop: workgroups that `before` calls done do not run, so that a launch
-    can be made in parts where a kernel cannot read what the host writes meanwhile.
+    can be made in parts where a kernel cannot read what the host writes meanwhile. `near`: work-items
+    of a workgroup tell each other through shared memory, else through global memory, for kernels
+    that leave no shared memory.
     """
 
     resume: bool = False
     counts: bool = False
     initialise: bool = False
     polls: bool = True
+    near: bool = True
 
     def run(self, plan: Plan) -> Kernel:
         """The kernel with hidden parameters appended and no `safe_point` left."""
@@ -118,7 +122,7 @@ class _Lowering(Stopping):
         return replace(kernel, params=(*kernel.params, *extra), body=out.region())
 
     def entry(self, out: Emit) -> _State:
-        """Ids, the shared flags, where to go on, and the safe point before the first op."""
+        """Ids, the workgroup's words, where to go on, and the safe point before the first op."""
         at = self.at
         sizes = [out.value(ops.GROUP_SIZE, axis=a) for a in range(3)]
         at.group = self._linear(
@@ -128,8 +132,7 @@ class _Lowering(Stopping):
         at.items = out.value(ops.MUL, out.value(ops.MUL, sizes[0], sizes[1]), sizes[2])
         at.first = out.value(ops.EQ, at.local, out.number(0))
         if self.kind.polls:
-            at.flags = out.value(ops.ALLOC, type=static_array(I32, (2,), "shared"))
-            at.ticket = out.value(ops.ALLOC, type=static_array(I32, (1,), "shared"))
+            self._words(out)
         state = _State(out.number(0), None)
         if self.before is not None:
             word = out.value(ops.LOAD, self.before, at.group)
@@ -143,6 +146,14 @@ class _Lowering(Stopping):
         if self.kind.polls:
             self.begin(state, out)
         return state
+
+    def _words(self, out: Emit) -> None:
+        """Room for what the first work-item tells the others."""
+        if self.kind.near:
+            self.at.words = out.value(ops.ALLOC, type=static_array(I32, (WORDS,), "shared"))
+        else:
+            x, y, z = (out.value(ops.NUM_GROUPS, axis=a) for a in range(3))
+            self.at.groups = out.value(ops.MUL, out.value(ops.MUL, x, y), z)
 
     @staticmethod
     def _linear(out: Emit, spec: Spec, sizes: Sequence[Value]) -> Value:

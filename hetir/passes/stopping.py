@@ -16,6 +16,8 @@ NUMBER_BITS = 16
 """Low bits of a status: the safe point. Above them the ticket, the place in the saved state."""
 DONE = -1
 NOT_STARTED = 0
+TICKET, WORDS = 2, 3
+"""What a workgroup's first work-item tells the others: two flags, used in turn, and a ticket."""
 
 
 class Control(IntEnum):
@@ -30,7 +32,10 @@ class Control(IntEnum):
 
 @dataclass(slots=True)
 class Names:
-    """Values that all of the kernel sees: hidden parameters, ids, the shared flags."""
+    """Values that all of the kernel sees: hidden parameters, ids, a workgroup's own words.
+
+    The words are in shared memory, or behind the `groups` statuses where there is no room.
+    """
 
     control: Value | None
     status: Value | None
@@ -40,9 +45,9 @@ class Names:
     local: Value = field(init=False)
     items: Value = field(init=False)
     first: Value = field(init=False)
-    flags: Value = field(init=False)
-    ticket: Value = field(init=False)
     start: Value = field(init=False)
+    words: Value | None = None
+    groups: Value | None = None
 
 
 class Stopping:
@@ -76,14 +81,36 @@ class Stopping:
             else:
                 place = o.number(Control.STOP)
                 stop = o.emit(ops.ATOMIC_LOAD, control, place, attrs=order).result
-            o.emit(ops.STORE, self.at.flags, phase, stop)
+            self.tell(phase, stop, o)
 
         out.when(self.at.first, ask)
 
     def told(self, phase: Value, out: Emit) -> Value:
         """Whether the flag of a phase says to stop."""
-        flag = out.value(ops.LOAD, self.at.flags, phase)
-        return out.value(ops.NE, flag, out.const(I32, 0))
+        return out.value(ops.NE, self.heard(phase, out), out.const(I32, 0))
+
+    def tell(self, which: Value, word: Value, out: Emit) -> None:
+        """Write one of the workgroup's words, which the others read behind a barrier."""
+        at = self.at
+        if at.words is not None:
+            out.emit(ops.STORE, at.words, which, word)
+        else:
+            assert at.status is not None
+            wide = out.value(ops.CAST, word, to=I64)
+            out.emit(ops.STORE, at.status, self._far(which, out), wide)
+
+    def heard(self, which: Value, out: Emit) -> Value:
+        """Read one of the workgroup's words."""
+        at = self.at
+        if at.words is not None:
+            return out.value(ops.LOAD, at.words, which)
+        assert at.status is not None
+        return out.value(ops.CAST, out.value(ops.LOAD, at.status, self._far(which, out)), to=I32)
+
+    def _far(self, which: Value, out: Emit) -> Value:
+        assert self.at.groups is not None
+        row = out.value(ops.MUL, self.at.group, out.number(WORDS))
+        return out.value(ops.ADD, out.value(ops.ADD, self.at.groups, row), which)
 
     def publish(self, out: Emit, word: Value) -> None:
         """Write the workgroup's status, after all that it saved."""
@@ -103,11 +130,11 @@ class Stopping:
             attrs = {"kind": "add", "order": "relaxed", "scope": "device"}
             place, one = o.number(Control.TICKETS), o.const(I32, 1)
             old = o.emit(ops.ATOMIC_RMW, control, place, one, attrs=attrs).result
-            o.emit(ops.STORE, at.ticket, o.number(0), old)
+            self.tell(o.number(TICKET), old, o)
 
         out.when(at.first, take)
         out.emit(ops.BARRIER, attrs={"scope": "workgroup"})
-        ticket = out.value(ops.LOAD, at.ticket, out.number(0))
+        ticket = self.heard(out.number(TICKET), out)
         room = out.value(ops.LOAD, control, out.number(Control.CAPACITY))
         wide = out.value(ops.CAST, ticket, to=I64)
 

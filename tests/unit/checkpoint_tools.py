@@ -14,7 +14,7 @@ from hetir.ir.core import Kernel
 from hetir.ir.text import parse_kernel, print_kernel
 from hetir.ir.verify import verify
 from hetir.passes.check_barriers import check_barriers
-from hetir.passes.resumable import DONE, Control, Resumable
+from hetir.passes.resumable import DONE, WORDS, Control, Resumable
 from hetir.passes.safe_points import Plan, place, plan
 from hetir.passes.simplify import simplify
 
@@ -61,13 +61,14 @@ def hop(
     hops = Hops()
     while True:
         run, initialise = runners[hops.stops % len(runners)]
-        kind = Resumable(resume=bool(before), counts=True, initialise=initialise)
+        near = (hops.stops + limit) % 2 == 0
+        kind = Resumable(resume=bool(before), counts=True, initialise=initialise, near=near)
         kernel = change(kind.run(found))
         verify(kernel)
         check_barriers(kernel)
         control = np.zeros(len(Control), np.int32)
         control[Control.LIMIT], control[Control.CAPACITY] = limit, capacity
-        status = np.full(groups, DONE, np.int64)
+        status = np.full(groups if near else groups * (1 + WORDS), DONE, np.int64)
         saved = [
             np.zeros(
                 capacity
@@ -77,6 +78,7 @@ def hop(
             for t in found.types
         ]
         run(kernel, [*arguments, control, status, *saved, *before], grid, workgroup)
+        status = status[:groups]
         if (status == DONE).all():
             return hops
         before = [status, *saved]

@@ -249,6 +249,37 @@ def test_a_device_that_cannot_hold_the_kernel_refuses_and_the_launch_goes_on():
     assert (x == 2).all()
 
 
+@pytest.mark.filterwarnings("ignore:.*ends loops after:RuntimeWarning")
+@pytest.mark.parametrize(
+    "device",
+    [pytest.param(d.name, id=d.name.partition(":")[0]) for d in hetir.devices()] + ["ptx-emulator"],
+)
+def test_a_kernel_that_leaves_no_shared_memory_is_stopped(tmp_path, device):
+    """Its work-items tell each other through global memory."""
+    size = hetir.device(device).portrait.limits.shared_bytes_optin // 4
+
+    @hetir.kernel
+    def full(x: hl.Array[hl.i32, 2], times: hl.i32):
+        lane, row = hl.local_id(0), hl.group_id(0)
+        ring = hl.shared(size, hl.i32)
+        value = x[row, lane]
+        for turn in range(times):
+            ring[size - 1 - lane] = value
+            hl.barrier()
+            value = ring[size - 1 - (lane + 1) % 32] + turn
+            hl.barrier()
+        x[row, lane] = value
+
+    x, path = rows(3).astype(np.int32), tmp_path / "full.hetck"
+    full.launch(
+        (x.copy(), 5), grid=3, workgroup=32, device=device,
+        checkpoint=StopAt(safe_points=8, path=path),
+    ).wait()  # fmt: skip
+    run = hetir.resume(path, device=device)
+    run.wait()
+    np.testing.assert_array_equal(run.arguments["x"], rotated(x.astype(np.float32), 5))
+
+
 def test_a_changed_kernel_is_refused(tmp_path):
     """Condition 11."""
     stopped(tmp_path / "job.hetck")
