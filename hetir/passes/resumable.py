@@ -45,9 +45,8 @@ class Resumable:
     (`Control.LIMIT`) instead of by the stop word. `initialise`: give shared and private arrays
     zeros first, for a checker that refuses to copy what was never written. Without `polls`
     nothing asks whether to stop: workgroups that `before` calls done do not run, so that a launch
-    can be made in parts where a kernel cannot read what the host writes meanwhile. `near`: work-items
-    of a workgroup tell each other through shared memory, else through global memory, for kernels
-    that leave no shared memory.
+    can be made in parts where a kernel cannot read what the host writes meanwhile. `near`: a
+    workgroup's flags lie in shared memory, else in global memory, for kernels that leave none.
     """
 
     resume: bool = False
