@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import functools
+import shutil
+import subprocess
+from difflib import SequenceMatcher
 from typing import Any
 
 import pytest
@@ -70,3 +73,25 @@ def test_they_warn_of_nothing(target: str, name: str) -> None:
     sources = library_sources(target) + op_sources(target)
     assert len(sources) > 60
     check_source(together(sources), arch=arch_number(target), compiler=name)
+
+
+STYLE = (
+    "{BasedOnStyle: Google, IndentWidth: 4, ColumnLimit: 100, DerivePointerAlignment: false,"
+    " PointerAlignment: Right, AlwaysBreakTemplateDeclarations: MultiLine, SortIncludes: false}"
+)
+
+
+@pytest.mark.skipif(shutil.which("clang-format") is None, reason="no clang-format is here")
+def test_clang_format_leaves_the_library_as_it_is() -> None:
+    """But for one line in a hundred: it weighs breaks of long expressions in more ways."""
+    text = "".join(library_sources("ascend:910b"))
+    done = subprocess.run(
+        ["clang-format", f"--style={STYLE}"], input=text, capture_output=True, text=True, check=True
+    )
+    lines, shaped = text.splitlines(), done.stdout.splitlines()
+    kept = sum(
+        block.size for block in SequenceMatcher(None, lines, shaped, False).get_matching_blocks()
+    )
+    assert len(lines) > 10_000
+    assert max(map(len, lines)) <= 100
+    assert kept > 0.99 * max(len(lines), len(shaped))

@@ -409,6 +409,27 @@ def test_saxpy_reads_so(target: str, golden: Any) -> None:
     golden.check(f"ascend/saxpy.{target.partition(':')[2]}.cpp", made.text)
 
 
+def library_text(name: str) -> str:
+    """The last step's kernel for 910b, from the loop over workgroups on."""
+    step = library.case(name, size=library.SMALL[name]).steps[-1]
+    kernel = simplify(lowered(step)[0])
+    text = compile_kernel(
+        kernel, target="ascend:910b", workgroup=compiler.dims(step.workgroup)
+    ).text
+    return text[text.index("for (int64_t group") :]
+
+
+def test_tiles_of_shared_memory_are_vectors_work() -> None:
+    """Whole rows are copied by lanes, other fixed patterns gathered: no loop over lanes."""
+    matmul, transpose = library_text("matmul"), library_text("transpose")
+    assert "CopyLanes(tile_a[64 * r_first], chosen, 512);" in matmul
+    assert "GetValue" not in matmul
+    assert "Gather(tile_lanes, tile, offsets, static_cast<uint32_t>(k_first_2 * 4), 256);" in (
+        transpose
+    )
+    assert transpose.count("SetValue") == 1
+
+
 @pytest.mark.slow
 def test_the_page_s_tables_are_current() -> None:
     text = ascend_table.PAGE.read_text(encoding="utf-8")

@@ -130,7 +130,8 @@ def _emitter(kernel: Kernel, layout: Layout, chip: Chip, shape: Shape, disjoint:
     emitter.kept = set()
     emitter.region = kernel.body
     emitter.group_block = Block()
-    for name in ("kLanes", *(f"{n}_{a}" for n in _FRAME for a in "xyz"), *_LOCALS):
+    tiled = _TILE_LOCALS if shape.tiled else ()
+    for name in ("kLanes", *(f"{n}_{a}" for n in _FRAME for a in "xyz"), *_LOCALS, *tiled):
         emitter.names[name] = 1
     emitter.parameters = {
         p.value: emitter.fresh(p.value.name or "array")
@@ -141,7 +142,8 @@ def _emitter(kernel: Kernel, layout: Layout, chip: Chip, shape: Shape, disjoint:
 
 
 _FRAME = ("group", "groups", "size", "row", "item")
-_LOCALS = ("group", "groups", "buffer", "column", "from", "inside", "tile", "active")
+_LOCALS = ("group", "groups", "buffer", "column", "from", "inside")
+_TILE_LOCALS = ("tile", "active")
 
 
 def _framed(emitter: Emitter, kernel: Kernel) -> Block:

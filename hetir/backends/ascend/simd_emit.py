@@ -217,7 +217,7 @@ class Emitter(Loops):
         text = index_expression(op, args, op.result not in self.safe)
         if folded is not None:
             text = str(folded)
-        if op.spec is ops.CONST or text in args or grouped(text) == text:
+        if op.spec is ops.CONST or text in args or (grouped(text) == text and len(text) < _SHOWN):
             return Uniform(text)
         uses = len(self.users.get(op.result, ()))
         if uses <= 1 and len(text) < _SHOWN:

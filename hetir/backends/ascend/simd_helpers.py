@@ -45,13 +45,9 @@ template <typename T> __aicore__ inline T Magnitude(T a) {
     return a < 0 ? WrapSub(static_cast<T>(0), a) : a;
 }""",
     "Lesser": """\
-template <typename T> __aicore__ inline T Lesser(T a, T b) {
-    return a < b ? a : b;
-}""",
+template <typename T> __aicore__ inline T Lesser(T a, T b) { return a < b ? a : b; }""",
     "Greater": """\
-template <typename T> __aicore__ inline T Greater(T a, T b) {
-    return a > b ? a : b;
-}""",
+template <typename T> __aicore__ inline T Greater(T a, T b) { return a > b ? a : b; }""",
     "Clamp": """\
 __aicore__ inline int32_t Clamp(int64_t x, int64_t low, int64_t high) {
     return static_cast<int32_t>(x < low ? low : (x > high ? high : x));
@@ -440,8 +436,8 @@ template <typename T> __aicore__ inline void StoreGlobal(GM_ADDR base, int64_t o
     "CopyIn": """\
 // `count` elements to the Unified Buffer; `left` of them stand before the first one there.
 template <typename T>
-__aicore__ inline void CopyIn(const LocalTensor<T> &to, GM_ADDR from, int64_t offset,
-                              int32_t count, uint8_t left = 0) {
+__aicore__ inline void CopyIn(const LocalTensor<T> &to, GM_ADDR from, int64_t offset, int32_t count,
+                              uint8_t left = 0) {
     if (count <= 0) return;
     const DataCopyExtParams shape(1, static_cast<uint32_t>(count * sizeof(T)), 0, 0, 0);
     const DataCopyPadExtParams<T> padding(left != 0, left, 0, static_cast<T>(0));

@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from hetir.backends.ascend.simd_numbers import divided
 from hetir.backends.ascend.simd_program import Access, Buffer, Global
 from hetir.backends.ascend.simd_reps import (
     Affine,
@@ -168,10 +169,7 @@ class Lanes(State):
 
     def index_of(self, array: Array, offset: str) -> str:
         """The element of an array at a byte offset."""
-        size = array.buffer.size
-        number = f"{grouped(offset)} / {size}" if size > 1 else offset
-        if offset.lstrip("-").isdigit():
-            number = str(int(offset) // size)
+        number = divided(offset, array.buffer.size)
         if not array.private:
             return number
         return f"{grouped(number)} * kLanes + lane" if number != "0" else "lane"

@@ -31,6 +31,8 @@ from hetir.passes.lower_exits import trip_count
 from hetir.passes.regions import end, make_const, make_if, simple
 from hetir.source import Loc
 
+_BOUND = 32  # characters of a bound that a loop may name itself
+
 
 class Loops(Moves, ABC):
     """The structured ops of a kernel."""
@@ -138,6 +140,16 @@ class Loops(Moves, ABC):
         if any(self.pending(v) for v in op.operands):
             self.flush()
         self.flush()
+        stop = self.reps[op.operands[1]]
+        if isinstance(stop, Uniform) and len(stop.text) > _BOUND:
+            # read on every round: computed once
+            self.reps[op.operands[1]] = Uniform(self.scalar("int64_t", "stop", stop.text))
+            self._counted(op)
+            self.reps[op.operands[1]] = stop
+        else:
+            self._counted(op)
+
+    def _counted(self, op: Operation) -> None:
         start, stop, step = (self.reps[v] for v in op.operands[:3])
         if isinstance(stop, Uniform) and isinstance(step, Uniform):
             if isinstance(start, Uniform):
@@ -184,7 +196,10 @@ class Loops(Moves, ABC):
         self.at(op)
         homes = self._carry(op, body.args[1:], op.operands[3:])
         index = self.fresh(body.args[0].name or "i")
-        head, last = self._head(op, index, self.text_of(op.operands[0]))
+        first = self.text_of(op.operands[0])
+        head, last = self._head(op, index, first)
+        if not last:
+            self.facts.counts(index, *(_number(self.text_of(v)) for v in op.operands[:3]))
         node = Loop(head, Block())
         self.reps[body.args[0]] = Uniform(index)
         with self.inside(node.body):
@@ -222,6 +237,8 @@ class Loops(Moves, ABC):
         (axis,) = start.axes
         index = self.fresh(f"{body.args[0].name or 'i'}_first")
         head, _ = self._head(op, index, start.base)
+        stop, step = (_number(self.text_of(v)) for v in op.operands[1:3])
+        self.facts.counts(index, start.base, stop, step)
         node = Loop(head, Block())
         self.reps[body.args[0]] = Affine(index, start.factors)
         with self.inside(node.body):
@@ -239,9 +256,13 @@ class Loops(Moves, ABC):
             self.settle(value, result or home)
 
     def _inside_range(self, op: Operation, index: str, start: Affine, axis: int) -> Mask:
-        factor = start.factors[axis]
+        factor, base = start.factors[axis], start.base
         assert isinstance(factor, int)
-        stop = self.text_of(op.operands[1])
+        stop, step = (_number(self.text_of(v)) for v in op.operands[1:3])
+        if isinstance(base, int) and isinstance(stop, int) and isinstance(step, int):
+            last = base + max(stop - base - 1, 0) // step * step
+            if last + factor * (self.shape.extents[axis] - 1) < stop:
+                return self.mask  # each round is for all lanes
         end_ = self.lanes_end("LanesBelow", index, stop, axis, factor)
         x, y, z = ((0, end_) if a == axis else None for a in range(3))
         return self.both(self.mask, Box((x, y, z)))
@@ -381,6 +402,10 @@ class Loops(Moves, ABC):
         leaving = self.bits_op("And", live, done)
         self.move(results, stop.operands, leaving, stop)
         self.bits_op("And", live, self.bits_op("Not", done), into=live)
+
+
+def _number(text: Num) -> Num:
+    return int(text) if isinstance(text, str) and text.isdigit() else text
 
 
 def _distance(start: Value, stop: Value, out: list[Operation], loc: Loc | None) -> Value:

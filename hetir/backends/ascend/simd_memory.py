@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hetir.backends.ascend.simd_numbers import divided
 from hetir.backends.ascend.simd_program import Access, Block, Branch, Buffer, Global, Instr
 from hetir.backends.ascend.simd_reps import (
     FULL,
@@ -299,12 +300,11 @@ class Memory(Vectors):
             self.buffer(op.result.name or self.lanes_name(op), target.buffer.kind),
             target.buffer.kind,
         )
-        aligned = isinstance(offset.base, int) and offset.base % _BLOCK == 0
+        aligned = self.facts.multiple(offset.base) % _BLOCK == 0
         if aligned and factors == self._linear_factors(size):
-            assert isinstance(offset.base, int)
-            start = offset.base // size
+            start = _element_of(offset.base, size)
             source = target.buffer.name if start == 0 else f"{target.buffer.name}[{start}]"
-            units = count * (size // 2) if isinstance(count, int) else f"{count} * {size // 2}"
+            units = times(count, size // 2)
             line = f"CopyLanes({made.text()}, {source}, {units});"
             part = self._part(target.buffer, start)
             self.instr("V", line, [part], [self.access(made)], op="Or")
@@ -313,26 +313,40 @@ class Memory(Vectors):
             self.gather(made, target.buffer.name, reads, factors, offset.base, count)
         return made
 
-    def _part(self, buffer: Buffer, start: int) -> Access:
+    def _part(self, buffer: Buffer, start: Num) -> Access:
         """An element of a buffer for each lane, from `start` on."""
+        if not isinstance(start, int):
+            return Access(buffer)
         return Access(buffer, start * buffer.size, (start + self.shape.items) * buffer.size)
 
     def _reach(self, target: Array, offset: Affine) -> Num | None:
         """How many lanes, from the first on, may be read; None where only each lane knows."""
-        assert isinstance(self.mask, Box | object)
-        if isinstance(self.mask, Box) and self.shape.flat:
-            prefix = self.mask.prefix()
-            if prefix is not None:
-                return prefix
         if self.mask == FULL:
             return self.shape.items
-        factors = _numbers(offset.factors)
-        if factors is None or not isinstance(offset.base, int):
+        first = self._first_lanes()
+        if first is not None:
+            return first
+        factors, base = _numbers(offset.factors), self.facts.range_of(offset.base)
+        if factors is None or base is None:
             return None
         last = sum(f * (n - 1) for f, n in zip(factors, self.shape.extents, strict=True))
         room = target.buffer.count * target.buffer.size - target.buffer.size
-        inside = offset.base >= 0 and offset.base + last <= room and min(factors) >= 0
+        inside = base[0] >= 0 and base[1] + last <= room and min(factors) >= 0
         return self.shape.items if inside else None
+
+    def _first_lanes(self) -> Num | None:
+        """How many lanes are on, where they are the first ones and not all."""
+        if not isinstance(self.mask, Box):
+            return None
+        x, y, z = self.mask.bounds
+        gx, gy, gz = self.shape.extents
+        if self.shape.flat:
+            return self.mask.prefix()
+        if x is None and z is None and y is not None and y[0] == 0 and gz == 1:
+            return times(gx, y[1])
+        if x is None and y is None and z is not None and z[0] == 0:
+            return times(gx * gy, z[1])
+        return None
 
     def _linear_factors(self, size: int) -> tuple[int, int, int]:
         """The factors of an array with one element a lane, in the lanes' order."""
@@ -352,9 +366,9 @@ class Memory(Vectors):
             return True
         if not isinstance(offset, Affine) or kind.bytes < 2 or not isinstance(self.mask, Box):
             return False
-        prefix = self.mask.prefix() if self.shape.flat else None
+        prefix = self._first_lanes()
         exact = _numbers(offset.factors) == self._linear_factors(kind.bytes)
-        aligned = isinstance(offset.base, int) and offset.base % _BLOCK == 0
+        aligned = self.facts.multiple(offset.base) % _BLOCK == 0
         if not (exact and aligned) or (prefix is None and self.mask != FULL):
             return False
         if self.pending(op.operands[2]):
@@ -362,13 +376,10 @@ class Memory(Vectors):
         value = self.tensor(op.operands[2])
         self.flush()
         self.at(op)
-        assert isinstance(offset.base, int)
-        start = offset.base // kind.bytes
+        start = _element_of(offset.base, kind.bytes)
         place = target.buffer.name if start == 0 else f"{target.buffer.name}[{start}]"
         count = self.shape.items if prefix is None else prefix
-        units = (
-            count * (kind.bytes // 2) if isinstance(count, int) else f"{count} * {kind.bytes // 2}"
-        )
+        units = times(count, kind.bytes // 2)
         line = f"CopyLanes({place}, {value.text(target.buffer.kind)}, {units});"
         self.instr("V", line, [self.access(value)], [self._part(target.buffer, start)], op="Or")
         return True
@@ -430,6 +441,11 @@ def _aligned(low: Num, per: int) -> tuple[Num, Num]:
     if isinstance(low, int):
         return low // per * per, low % per
     return f"({low} & ~{per - 1})", f"{low} & {per - 1}"
+
+
+def _element_of(offset: Num, size: int) -> Num:
+    """The number of the element at a byte offset."""
+    return offset // size if isinstance(offset, int) else divided(offset, size)
 
 
 def _numbers(factors: tuple[Num, Num, Num]) -> tuple[int, int, int] | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 
 from hetir.artifact import Layout
+from hetir.backends.ascend.simd_numbers import Numbers
 from hetir.backends.ascend.simd_program import (
     Access,
     Block,
@@ -49,7 +50,7 @@ _RESERVED = frozenset(
     not_eq nullptr operator or or_eq private protected public register return short signed
     sizeof static struct switch template this throw true try typedef typeid typename union
     unsigned using virtual void volatile while xor xor_eq half event_t lane pipe launch
-    memory buffer tile active
+    memory buffer
     """,
     )
 )
@@ -133,6 +134,7 @@ class State:
         self.mask: Mask = Box(((0, "active"), None, None)) if shape.tiled else FULL
         self.users = users_of(kernel.body)
         self.names: dict[str, int] = {}
+        self.facts = Numbers()
         self.note = ""
         self.tables: dict[object, Tensor] = {}
         self.mask_bits: dict[Box, tuple[Block, Bits]] = {}
@@ -197,6 +199,8 @@ class State:
     def scalar(self, kind: str, hint: str, text: str, reads: Iterable[Access] = ()) -> str:
         """A constant of the scalar unit; its name."""
         name = self.fresh(hint)
+        if kind == "int64_t":
+            self.facts.note(name, text)
         self.instr("S", f"const {kind} {name} = {text};", reads)
         return name
 

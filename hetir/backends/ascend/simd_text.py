@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from hetir.backends.ascend.simd_helpers import helpers
@@ -161,18 +162,72 @@ def _sync(sync: Sync, events: Events) -> Iterator[str]:
             yield f"{call}<HardEvent::{sync.source}_{sync.target}>({event});"
 
 
-_BREAKS = (", ", " ? ", " : ", " && ", " || ", " + ", " - ", " * ", " / ", " & ", "(")
+_TIGHTNESS = {
+    **dict.fromkeys((", ", "; "), 0),
+    **dict.fromkeys((" ? ", " : "), 1),
+    " || ": 2,
+    " && ": 3,
+    **dict.fromkeys((" | ", " ^ ", " & "), 4),
+    **dict.fromkeys((" == ", " != ", " < ", " <= ", " > ", " >= "), 5),
+    **dict.fromkeys((" << ", " >> "), 6),
+    **dict.fromkeys((" + ", " - "), 7),
+    **dict.fromkeys((" * ", " / ", " % "), 8),
+    " = ": 9,
+}
+"""What a line may be broken after (before a ternary's signs), and how unwillingly."""
+
+_MARK = re.compile("|".join(map(re.escape, _TIGHTNESS)))
 
 
 def wrapped(text: str, indent: int) -> Iterator[str]:
-    """A line of at most 100 columns, broken after commas, operators or parentheses."""
-    inner = len(text) - len(text.lstrip(" "))
-    line, pad = " " * indent + text, " " * (indent + inner + 8)
-    while len(line) > _WIDTH:
-        ends = (line.rfind(mark, len(pad) + 1, _WIDTH) + len(mark) - 1 for mark in _BREAKS)
-        at = max(ends)
-        if at <= len(pad):
-            break
-        yield line[: at + 1].rstrip()
-        line = pad + line[at + 1 :].lstrip()
-    yield line
+    """A line of at most 100 columns: in few lines, broken where least is open, aligned to it."""
+    line = " " * indent + text
+    return iter(_laid_out(line, ()) if len(line) > _WIDTH else [line])
+
+
+def _laid_out(line: str, opened: tuple[int, ...]) -> list[str]:
+    """The lines of one; `opened` are the columns of the brackets that are open before it."""
+    if len(line) <= _WIDTH:
+        return [line]
+    tries: list[list[str]] = []
+    for cut, columns in _breaks(line, opened):
+        column = columns[-1] if columns else _start(line) + 4
+        rest = " " * column + line[cut:].lstrip()
+        if len(rest) < len(line):
+            tries.append([line[:cut].rstrip(), *_laid_out(rest, columns)])
+    return min(tries, key=_cost, default=[line])
+
+
+def _cost(lines: list[str]) -> tuple[int, int]:
+    return sum(max(0, len(line) - _WIDTH) for line in lines), len(lines)
+
+
+def _start(line: str) -> int:
+    return len(line) - len(line.lstrip(" "))
+
+
+def _breaks(line: str, opened: tuple[int, ...]) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Where a line may be broken, the best first, and the columns that are open there.
+
+    After the `=`, between the arguments of the outermost call, or before its first argument.
+    """
+    found: list[tuple[int, int, int, tuple[int, ...]]] = []
+    first: tuple[int, tuple[int, ...]] | None = None
+    columns, at, start = opened, _start(line), _start(line)
+    for mark in _MARK.finditer(line, start, _WIDTH + 3):
+        for place in range(at, mark.start()):
+            if line[place] in "([{":
+                first = first or (place + 1, (*columns, start + 4))
+                columns = (*columns, place + 1)
+            elif line[place] in ")]}":
+                columns = columns[:-1]
+        at = mark.start()
+        cut = mark.start() if mark[0] in (" ? ", " : ") else mark.end()
+        if len(line[:cut].rstrip()) <= _WIDTH and cut > start + 4:
+            found.append((len(columns), _TIGHTNESS[mark[0]], -cut, columns))
+    assigns = [f for f in found if f[1] == _TIGHTNESS[" = "] and not f[3]]
+    others = [f for f in found if f not in assigns]
+    for _, _, cut, there in (*assigns, *sorted(others)[:1]):
+        yield -cut, there
+    if first is not None:
+        yield first

@@ -133,11 +133,13 @@ def _options(compiler: str, arch: int, late_types: bool) -> list[str]:
 def _headers(compiler: str, arch: int, late_types: bool) -> list[str]:
     """The options that give the shim's headers, precompiled."""
     options = _options(compiler, arch, late_types)
+    clang = "clang" in Path(compiler).name
+    # what its headers hold is in the key: clang need not look when they were written
+    whenever = ["-Xclang", "-fno-pch-timestamp"] if clang else []
     # a precompiled header names the folder that its headers lie in
-    key = _digest(_content(compiler), compiler, str(_INCLUDE), *options)
+    key = _digest(_content(compiler), compiler, str(_INCLUDE), *options, *whenever)
     folder = cache_folder() / f"headers-{key}"
     first = _INCLUDE / ("kernel_operator.h" if arch != 3510 else "simt_api/asc_simt.h")
-    clang = "clang" in Path(compiler).name
     copy = folder / first.name
     if not copy.exists():
         folder.mkdir(parents=True, exist_ok=True)
@@ -145,7 +147,8 @@ def _headers(compiler: str, arch: int, late_types: bool) -> list[str]:
         scratch.write_text(f'#include "{first}"\n', encoding="utf-8")
         scratch.replace(copy)
     compiled = folder / (first.name + (".pch" if clang else ".gch"))
-    _make(compiled, [compiler, *options, f"-I{_INCLUDE}", "-x", "c++-header", str(copy)])
+    making = [compiler, *options, *whenever, f"-I{_INCLUDE}", "-x", "c++-header", str(copy)]
+    _make(compiled, making)
     use = ["-include-pch", str(compiled)] if clang else ["-include", str(copy)]
     return [*options, f"-I{_INCLUDE}", *use]
 

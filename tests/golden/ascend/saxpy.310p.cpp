@@ -99,12 +99,9 @@ extern "C" __global__ __aicore__ void hetir_saxpy(GM_ADDR x, GM_ADDR y, GM_ADDR 
             CopyBlocksIn(y_lanes_arriving, y, base, lanes_end);
             y_lanes_queue.EnQue(y_lanes_arriving);
             LocalTensor<float> y_lanes = y_lanes_queue.DeQue<float>();
+            PipeBarrier<PIPE_V>();
             SetFlag<HardEvent::MTE3_V>(EVENT_ID0);
             WaitFlag<HardEvent::MTE3_V>(EVENT_ID0);
-            SetFlag<HardEvent::V_S>(EVENT_ID0);
-            WaitFlag<HardEvent::V_S>(EVENT_ID0);
-            SetFlag<HardEvent::S_V>(EVENT_ID7);
-            WaitFlag<HardEvent::S_V>(EVENT_ID7);
             Add(add, mul, y_lanes, kLanes);
             y_lanes_queue.FreeTensor(y_lanes);
             SetFlag<HardEvent::V_MTE3>(EVENT_ID0);
@@ -114,6 +111,8 @@ extern "C" __global__ __aicore__ void hetir_saxpy(GM_ADDR x, GM_ADDR y, GM_ADDR 
                 SetFlag<HardEvent::MTE3_S>(EVENT_ID0);
                 WaitFlag<HardEvent::MTE3_S>(EVENT_ID0);
                 StoreTail(y, base, add, lanes_end);
+                SetFlag<HardEvent::S_V>(EVENT_ID0);
+                WaitFlag<HardEvent::S_V>(EVENT_ID0);
             }
         }
     }

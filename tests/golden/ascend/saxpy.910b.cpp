@@ -27,8 +27,8 @@ template <typename T> __aicore__ inline T LoadGlobal(GM_ADDR base, int64_t offse
 
 // `count` elements to the Unified Buffer; `left` of them stand before the first one there.
 template <typename T>
-__aicore__ inline void CopyIn(const LocalTensor<T> &to, GM_ADDR from, int64_t offset,
-                              int32_t count, uint8_t left = 0) {
+__aicore__ inline void CopyIn(const LocalTensor<T> &to, GM_ADDR from, int64_t offset, int32_t count,
+                              uint8_t left = 0) {
     if (count <= 0) return;
     const DataCopyExtParams shape(1, static_cast<uint32_t>(count * sizeof(T)), 0, 0, 0);
     const DataCopyPadExtParams<T> padding(left != 0, left, 0, static_cast<T>(0));
