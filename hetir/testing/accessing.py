@@ -23,15 +23,13 @@ class Accessing(Computing):
 
     # -- allocations
 
-    def allocate(self) -> None:
-        """Shared and private arrays, with something in them."""
-        for _ in range(1 + self.choose(2) if self.barriers else 0):
+    def shared(self) -> None:
+        """Shared arrays, with something in them."""
+        for _ in range(1 + self.choose(2)):
             kind = static_array(self.pick(self.storage), (self.group_items,), "shared")
-            self.arrays.append(Array(self.op(ops.ALLOC, type=kind), "shared", uniform=False))
-        for array in self.such("shared"):
+            array = Array(self.op(ops.ALLOC, type=kind), "shared", uniform=False)
+            self.arrays.append(array)
             self.exchange(array)
-        for _ in self.some(1, 2):
-            self.private()
 
     def private(self) -> None:
         """A private array of one or two axes."""

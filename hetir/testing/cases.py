@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from hetir import emulator
 from hetir.ir.core import Kernel
 from hetir.ir.text import print_kernel
 from hetir.ir.types import Scalar
+from hetir.testing.reproduce import IR_HEAD, IR_RUN, script
 
 Dim3 = tuple[int, int, int]
 Runner = Callable[[Kernel, list[Any], Dim3, Dim3], object]
@@ -156,9 +158,21 @@ class Case(Written):
     kernel: Kernel
 
     def __repr__(self) -> str:
-        """The kernel as text, and the launch."""
-        launch = f"grid {self.grid}, workgroup {self.workgroup}, data seed {self.seed}"
-        return "\n".join([print_kernel(self.kernel), launch, *map(str, self.inputs)])
+        """The script, for whoever reads a failure."""
+        return self.script()
+
+    def script(self) -> str:
+        """A Python script that needs hetir and NumPy only, and fails where results differ.
+
+        It expects what the evaluator leaves now.
+        """
+        arguments = self.arguments()
+        report = emulator.run(self.kernel, arguments, self.grid, self.workgroup)
+        pairs = enumerate(zip(arguments, self.inputs, strict=True))
+        expected = {n: array for n, (array, given) in pairs if given.writes}
+        text = f'KERNEL = """\\\n{print_kernel(self.kernel)}"""\n'
+        launch = (self.grid, self.workgroup)
+        return script(IR_HEAD, text, IR_RUN, self.arguments(), expected, report.output, launch)
 
     def run(self, runner: Runner, kernel: Kernel | None = None) -> list[Any]:
         """The written arrays after a run of the kernel, or of another form of it."""

@@ -23,9 +23,9 @@ LAYOUTS = ("C", "reversed", "step", "F", "broadcast", "backwards")
 _WIDTHS = (None, None, 8, 16, 4, 64, 2, 1, 128, 32)
 
 
-def generate(choose: Choose, shape: Shape | None = None) -> Case:
-    """A kernel with its launch and its arguments."""
-    return _Generator(choose, shape or Shape()).case()
+def generate(choose: Choose, shape: Shape | None = None, *, launch: Choose | None = None) -> Case:
+    """A kernel with its launch and its arguments; `launch` chooses the launch's shape."""
+    return _Generator(choose, shape or Shape()).case(launch or choose)
 
 
 class _Generator(Controlling):
@@ -36,14 +36,16 @@ class _Generator(Controlling):
         self.params: list[Param] = []
         self.inputs: list[Input] = []
 
-    def case(self) -> Case:
+    def case(self, launch: Choose) -> Case:
         """Everything."""
+        body, self.choose = self.choose, launch
         self.launch()
+        self.choose = body
         self.declare()
         self.linear_ids()
         for _ in self.some(1, 4):
             self.identity()
-        self.allocate()
+        self.meet()
         self.statements(self.shape.statements)
         if self.choose(8):
             for array in self.such("own"):
@@ -59,15 +61,17 @@ class _Generator(Controlling):
         return Case(self.grid, self.workgroup, tuple(self.inputs), self.choose(1 << 16), kernel)
 
     def launch(self) -> None:
-        """The shape of the launch, and whether work-items meet."""
-        self.workgroup: Dim3 = (1 + self.choose(33), 1 + self.choose(3), 1 + self.choose(2))
-        if self.chance(8):  # a row, now and then of one item
-            self.workgroup = (self.pick((1, 64, 1 + self.choose(200))), 1, 1)
-        self.grid: Dim3 = (1 + self.choose(3), 1 + self.choose(2), 1 + self.chance(4))
+        """The shape of the launch."""
+        x, y, z = 1 + self.choose(33), 1 + self.choose(3), 1 + self.choose(2)
+        groups: Dim3 = (1 + self.choose(3), 1 + self.choose(2), 1 + self.chance(4))
+        # the simplest has as many in one row, so that what takes several stays
+        row, form = self.pick((x * y * z, 1, 64, 1 + self.choose(200))), self.choose(4)
+        if form:
+            self.workgroup, self.grid = (x, y, z), groups
+        else:
+            self.workgroup, self.grid = (row, 1, 1), (math.prod(groups), 1, 1)
         self.group_items = math.prod(self.workgroup)
         self.items = self.group_items * math.prod(self.grid)
-        self.barriers = self.shape.shared and self.chance(3)
-        self.meets = self.barriers or (self.shape.subgroups and self.chance(3))
         self.pinned = self.pick(_WIDTHS)
         self.width = self.pinned or 32
 
@@ -150,12 +154,23 @@ class _Generator(Controlling):
 
     def linear_ids(self) -> None:
         """The item's row of the outputs and its place in the workgroup."""
-        if max(*self.workgroup[1:], *self.grid[1:]) == 1 and self.choose(2) == 0:
+        if max(*self.workgroup[1:], *self.grid[1:]) == 1:
             self.row = self.op(ops.GLOBAL_ID, axis=0)
-            self.place = self.op(ops.LOCAL_ID, axis=0) if self.barriers else self.row
         else:
             self.many_ids()
         self.vars.append(Var(self.row, False))
+
+    def meet(self) -> None:
+        """Whether work-items wait for each other; memory of their own."""
+        if self.shape.shared and self.chance(3):
+            self.barriers = self.meets = True
+            if max(self.workgroup[1:]) == 1:
+                self.place = self.op(ops.LOCAL_ID, axis=0)
+            self.shared()
+        elif self.shape.subgroups:
+            self.meets = self.chance(3)
+        for _ in self.some(1, 2):
+            self.private()
 
     def many_ids(self) -> None:
         """The same along three axes."""
@@ -167,7 +182,6 @@ class _Generator(Controlling):
         group = self.line((gx, gy, gz), counts)
         size = self.op(ops.MUL, self.op(ops.MUL, nx, ny), nz)
         self.row = self.op(ops.ADD, self.op(ops.MUL, group, size), self.place)
-        self.vars += [Var(x, False), Var(gx, True), Var(nx, True)]
 
     def line(self, at: tuple[Value, ...], extents: tuple[Value, Value]) -> Value:
         """A linear index."""

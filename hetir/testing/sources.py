@@ -14,6 +14,7 @@ from hetir.ir.types import BOOL, I64, ArrayType, Scalar
 from hetir.testing.cases import Input, Written
 from hetir.testing.generate import TYPES, WIDTH, Choose, T
 from hetir.testing.plain import run_plain
+from hetir.testing.reproduce import SOURCE_HEAD, SOURCE_RUN, script
 
 _NUMBERS = itertools.count()
 _INTEGER_CALLS = (
@@ -34,7 +35,7 @@ _ELEMENTS = tuple(t for t in TYPES if t != BOOL)
 _COMPARE = ("<", "<=", ">", ">=", "==", "!=")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class SourceCase(Written):
     """A generated source file; its function `generated` is the kernel."""
 
@@ -53,6 +54,21 @@ class SourceCase(Written):
         return tuple(
             i.kind if i.extents is None else ArrayType(i.kind, len(i.extents)) for i in self.inputs
         )
+
+    def __repr__(self) -> str:
+        """The script, for whoever reads a failure."""
+        return self.script()
+
+    def script(self) -> str:
+        """A Python script that needs hetir and NumPy only, and fails where results differ.
+
+        It expects what Python itself computes (see `plain`).
+        """
+        outputs = [n for n, given in enumerate(self.inputs) if given.writes]
+        expected = dict(zip(outputs, self.plain(), strict=True))
+        launch = (self.grid, self.workgroup)
+        text = self.source.replace("def generated(", "@hetir.kernel\ndef generated(")
+        return script(SOURCE_HEAD, text, SOURCE_RUN, self.arguments(), expected, (), launch)
 
     def plain(self) -> list[Any]:
         """The written arrays after Python itself ran the source."""

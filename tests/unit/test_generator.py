@@ -1,13 +1,24 @@
 """The generator of kernels: what occurs in it, that it shrinks, what it writes for people."""
 
+import os
 import random
+import subprocess
+import sys
 from collections import Counter
+from dataclasses import replace
 from functools import cache
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, find, settings
 
 from hetir import testing
 from hetir.ir import ops
-from hetir.ir.core import walk
+from hetir.ir.core import Region, walk
 from hetir.ir.types import SCALARS, ArrayType, Scalar
+from hetir.ir.verify import verify
+from hetir.passes.check_barriers import check_barriers
+from hetir.testing.prune import lean, optional, without
 from hetir.testing.scope import Shape
 
 SEEDS = 2000
@@ -149,3 +160,109 @@ def test_views_without_axes_and_of_every_memory():
                 assert isinstance(kind, ArrayType)
                 seen |= {kind.space, kind.ndim, *op.attrs["steps"]}
     assert seen >= {"global", "shared", "private", 0, 1, 2, -1, -2}
+
+
+# ---- failing kernels: small ones, and scripts ----------------------------------------------
+
+
+@pytest.mark.parametrize("part", [0.2, 1.0])
+def test_kernels_without_some_ops_are_clean(part):
+    """Whatever goes, the rest has no race, no bad index, no uninitialised read, and ends."""
+    sizes = []
+    for seed in range(40):
+        stream = random.Random(seed)
+        case = testing.generate(stream.randrange)
+        gone = {op for op in optional(case.kernel) if stream.random() < part}
+        less = lean(replace(case, kernel=without(case.kernel, gone)))
+        verify(less.kernel)
+        check_barriers(less.kernel)
+        less.run(testing.checked)
+        sizes.append(sum(1 for _ in walk(less.kernel.body)))
+    if part == 1:
+        assert sorted(sizes)[35] <= 2, "a `return`, and perhaps one op more"
+
+
+SWAPPED = {"shl", "shr", "lt", "le", "gt", "ge", "rem", "floordiv"}
+
+
+def swapped(region):
+    """The region with the operands of some ops in the wrong order."""
+    body = []
+    for op in region.body:
+        operands = op.operands[::-1] if op.name in SWAPPED else op.operands
+        regions = tuple(map(swapped, op.regions))
+        body.append(replace(op, operands=operands, regions=regions))
+    return Region(region.args, tuple(body))
+
+
+def test_a_planted_fault_shrinks_to_a_few_ops():
+    def broken(kernel, arguments, grid, workgroup):
+        wrong = replace(kernel, body=swapped(kernel.body))
+        return testing.evaluator(wrong, arguments, grid, workgroup)
+
+    def fails(case):
+        if not any(op.name in SWAPPED for op in walk(case.kernel.body)):
+            return False
+        runners = {"evaluator": testing.evaluator, "broken": broken}
+        try:
+            testing.run_differential(case, runners=runners)
+        except AssertionError:
+            return True
+        return False
+
+    quick = settings(
+        max_examples=100,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+        phases=(Phase.generate, Phase.shrink),
+    )
+    case = find(testing.kernels(), fails, settings=quick, random=random.Random(0))
+    plain = (o for o in walk(case.kernel.body) if not o.spec.terminator)
+    names = [op.name for op in plain if op.spec is not ops.CONST]
+    assert SWAPPED & set(names)
+    assert len(names) <= 8, case
+    assert len(case.inputs) <= 3
+
+
+def child(text, folder):
+    """Run a script that knows hetir and NumPy."""
+    path = Path(folder) / "reproducer.py"
+    path.write_text(text)
+    root = Path(testing.__file__).parents[2]
+    blocked = "import sys; sys.modules['hypothesis'] = None; import runpy; "
+    command = [sys.executable, "-c", f"{blocked}runpy.run_path({str(path)!r})"]
+    env = {**os.environ, "PYTHONPATH": str(root)}
+    return subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+
+
+def test_scripts_reproduce_a_case_with_hetir_and_numpy_only(tmp_path):
+    """One that prints and checks, and whose arguments lie in each other's memory."""
+    for case in cases():
+        names = {op.name for op in walk(case.kernel.body)}
+        kinds = {i.kind.name for i in case.inputs}
+        if {"print", "assert"} <= names and not case.apart and {"f8e5m2", "bool"} & kinds:
+            break
+    done = child(case.script(), tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith("as expected\n")
+    assert "line " in case.script()
+
+
+def test_a_script_fails_where_results_differ(tmp_path):
+    case = next(c for c in cases() if any(op.name == "sub" for op in walk(c.kernel.body)))
+    text = case.script()
+    assert text == repr(case)
+    before, after = text.split("EXPECTED = {", 1)
+    changed = after.replace("np.array([", "1 + np.array([")
+    done = child(f"{before}EXPECTED = {{{changed}", tmp_path)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "DIFFERENT" in done.stdout
+
+
+def test_scripts_of_sources_reproduce_them(tmp_path):
+    case = testing.generate_source(random.Random(5).randrange)
+    assert "@hetir.kernel" in repr(case)
+    done = child(repr(case), tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith("as expected\n")
