@@ -1,6 +1,4 @@
 /* NVIDIA GPUs through libcuda, opened at run time. */
-#define _GNU_SOURCE
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -28,10 +26,7 @@ static struct {
     int (*fill)(uint64_t, unsigned char, size_t, void *), (*error)(int, const char **);
 } cuda;
 
-static const struct {
-    void *where;
-    const char *name;
-} symbols[] = {
+static const symbol symbols[] = {
     {&cuda.init, "cuInit"}, {&cuda.count, "cuDeviceGetCount"}, {&cuda.device, "cuDeviceGet"},
     {&cuda.name, "cuDeviceGetName"}, {&cuda.attribute, "cuDeviceGetAttribute"},
     {&cuda.retain, "cuDevicePrimaryCtxRetain"}, {&cuda.push, "cuCtxPushCurrent_v2"},
@@ -302,17 +297,9 @@ static hetir_device *open_device(int ordinal)
 
 int hetir_probe_cuda(hetir_device **devices, int count)
 {
-    const char *path = getenv("HETIR_LIBCUDA");
-    void *library = dlopen(path && *path ? path : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     int found = 0;
-    if (!library)
+    if (!hetir_resolve("HETIR_LIBCUDA", "libcuda.so.1", symbols, sizeof symbols / sizeof symbols[0]))
         return count;
-    for (size_t i = 0; i < sizeof symbols / sizeof symbols[0]; i++) {
-        void *symbol = dlsym(library, symbols[i].name);
-        if (!symbol)
-            return count;
-        memcpy(symbols[i].where, &symbol, sizeof symbol);
-    }
     if (cuda.init(0) != 0 || cuda.count(&found) != 0)
         return count;
     for (int i = 0; i < found && count < MOST_DEVICES; i++)

@@ -1,4 +1,6 @@
 /* Devices and their buffers, whatever is behind them. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -13,6 +15,19 @@ static void probe(void)
     device_count = hetir_probe_cpu(devices, device_count);
     device_count = hetir_probe_cuda(devices, device_count);
     device_count = hetir_probe_opencl(devices, device_count);
+}
+
+int hetir_resolve(const char *variable, const char *library, const symbol *symbols, size_t count)
+{
+    const char *path = getenv(variable);
+    void *opened = dlopen(path && *path ? path : library, RTLD_NOW | RTLD_LOCAL);
+    for (size_t i = 0; opened && i < count; i++) {
+        void *found = dlsym(opened, symbols[i].name);
+        if (!found)
+            return 0;
+        memcpy(symbols[i].where, &found, sizeof found);
+    }
+    return opened != NULL;
 }
 
 hetir_device *hetir_device_new(const char *kind, int number, const device_calls *calls, void *state)

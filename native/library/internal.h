@@ -88,6 +88,16 @@ __attribute__((format(printf, 2, 3))) hetir_result hetir_fail(hetir_result resul
 int hetir_probe_cpu(hetir_device **devices, int count);
 int hetir_probe_cuda(hetir_device **devices, int count);
 int hetir_probe_opencl(hetir_device **devices, int count);
+
+typedef struct {
+    void *where; /* a pointer to a function */
+    const char *name;
+} symbol;
+
+/* Opens a driver's library, which the variable may name, and finds its functions; whether all are
+ * there. */
+int hetir_resolve(const char *variable, const char *library, const symbol *symbols, size_t count);
+
 hetir_device *hetir_device_new(const char *kind, int number, const device_calls *calls, void *state);
 
 uint32_t hetir_type_bytes(uint32_t type);

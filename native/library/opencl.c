@@ -2,8 +2,6 @@
  *
  * A kernel's arguments are those of docs/spirv.md. Unlike the Python runtime this does not try a
  * device's arithmetic first. */
-#define _GNU_SOURCE
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -42,10 +40,7 @@ static struct {
     int (*finish)(handle);
 } cl;
 
-static const struct {
-    void *where;
-    const char *name;
-} symbols[] = {
+static const symbol symbols[] = {
     {&cl.platforms, "clGetPlatformIDs"}, {&cl.devices, "clGetDeviceIDs"},
     {&cl.info, "clGetDeviceInfo"}, {&cl.context, "clCreateContext"},
     {&cl.queue, "clCreateCommandQueue"}, {&cl.buffer, "clCreateBuffer"},
@@ -283,19 +278,11 @@ static hetir_device *open_device(handle device, int number)
 
 int hetir_probe_opencl(hetir_device **devices, int count)
 {
-    const char *path = getenv("HETIR_LIBOPENCL");
-    void *library = dlopen(path && *path ? path : "libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
     handle platforms[MOST_PLATFORMS], found[MOST_DEVICES];
     unsigned platform_count = 0, device_count = 0;
     int number = 0;
-    if (!library)
+    if (!hetir_resolve("HETIR_LIBOPENCL", "libOpenCL.so.1", symbols, sizeof symbols / sizeof symbols[0]))
         return count;
-    for (size_t i = 0; i < sizeof symbols / sizeof symbols[0]; i++) {
-        void *symbol = dlsym(library, symbols[i].name);
-        if (!symbol)
-            return count;
-        memcpy(symbols[i].where, &symbol, sizeof symbol);
-    }
     if (cl.platforms(MOST_PLATFORMS, platforms, &platform_count))
         return count;
     for (unsigned i = 0; i < platform_count && i < MOST_PLATFORMS; i++) {
