@@ -119,7 +119,7 @@ class _Promotion:
         elif array in self.arrays:
             self.now[self.element(op)] = operands[-1]
         elif op.spec is ops.IF:
-            out.append(self.branch(op, operands, out))
+            out.append(self.branch(op, operands))
         elif op.spec in LOOPS:
             out.append(self.repeat(op, operands, out))
         elif op.spec in (ops.BREAK, ops.CONTINUE, ops.YIELD):
@@ -128,8 +128,7 @@ class _Promotion:
         else:
             out.append(op if operands == op.operands else replace(op, operands=operands))
 
-    def branch(self, op: Operation, operands: tuple[Value, ...], out: Ops) -> Operation:
-        del out
+    def branch(self, op: Operation, operands: tuple[Value, ...]) -> Operation:
         written = self.writes(op)
         before = dict(self.now)
         arms: list[Region] = []
@@ -137,7 +136,8 @@ class _Promotion:
             self.now = dict(before)
             arms.append(self.region(arm, written))
         self.now = before
-        gained = self.gain(written)
+        arrives = any(arm.terminator.spec is ops.YIELD for arm in arms)
+        gained = self.gain(written) if arrives else ()
         return replace(op, operands=operands, results=(*op.results, *gained), regions=tuple(arms))
 
     def gain(self, elements: tuple[Element, ...]) -> tuple[Value, ...]:

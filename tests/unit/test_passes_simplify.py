@@ -12,9 +12,10 @@ from hetir.ir.build import Builder, value_of
 from hetir.ir.core import Kernel, Param, Region, Value, walk
 from hetir.ir.text import parse_kernel
 from hetir.ir.types import F32, F64, I32, I64, SCALARS, array
+from hetir.ir.verify import verify
 from hetir.passes.fold import fold
 from hetir.passes.identities import identities
-from hetir.passes.simplify import simplify
+from hetir.passes.simplify import PASSES, simplify
 
 
 def kernel(fill, *types):
@@ -247,3 +248,54 @@ def test_the_magnitude_of_a_negated_integer(kind):
     emulator.run(after, [x, y], (1, 1, 1), (256, 1, 1))
     with np.errstate(over="ignore"):
         np.testing.assert_array_equal(y, np.abs(-x))
+
+
+BOTH_LEAVE = """
+kernel k(%x: array<i64[?], global> from 0) {
+  %i: i64 = local_id axis=0
+  %p: array<i64[1], private> = alloc
+  %zero: i64 = const 0
+  store %p, %zero, %zero
+  loop %zero (%n: i64) {
+    %two: i64 = const 2
+    %over: bool = ge %n, %two
+    if %over {
+      break
+    } else {
+      yield
+    }
+    %first: bool = eq %i, %zero
+    if %first {
+      %again: bool = eq %n, %two
+      if %again {
+        break
+      } else {
+        %seven: i64 = const 7
+        store %p, %zero, %seven
+        break
+      }
+      return
+    } else {
+      yield
+    }
+    %one: i64 = const 1
+    %next: i64 = add %n, %one
+    store %p, %zero, %next
+    yield %next
+  }
+  %last: i64 = load %p, %zero
+  store %x, %i, %last
+  return
+}
+"""
+
+
+@pytest.mark.parametrize("first", PASSES, ids=lambda p: p.__name__)
+def test_a_branch_that_leaves_either_way(first):
+    """Work-item 0 leaves in its first round with 7, the others after two: for any two passes."""
+    for second in PASSES:
+        after = second(first(parse_kernel(BOTH_LEAVE)))
+        verify(after)
+        x = np.zeros(3, np.int64)
+        assert not emulator.run(after, [x], (1, 1, 1), (3, 1, 1)).faults
+        assert x.tolist() == [7, 2, 2]
