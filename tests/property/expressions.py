@@ -29,18 +29,33 @@ PURE = tuple(
 )
 # what rewrites go by: these come more often
 _FAMILIES = (
-    ("add", "sub", "neg"), ("mul", "neg", "add"), ("and", "or", "xor", "not"),
+    *(("add", "sub", "neg"),) * 4, ("mul", "neg", "add"), ("and", "or", "xor", "not"),
     ("shl", "shr", "and"), ("div", "rem", "floordiv", "mod", "neg", "shr"),
-    ("lt", "le", "gt", "ge", "eq", "ne", "not"),
-    ("cast",), ("cast", "bitcast"), ("cast", "neg", "abs"),
-    ("bitcast", "neg", "abs", "cast"), ("select", "not", "lt"), ("min", "max", "abs"),
-    ("mul_hi", "neg", "shr"), ("popcount", "clz", "ctz", "not"),
+    ("lt", "le", "gt", "ge", "eq", "ne", "not"), *(("cast",),) * 4, ("cast", "bitcast"),
+    ("cast", "neg", "abs"), ("bitcast", "neg", "abs", "cast"), ("select", "not", "lt"),
+    ("min", "max", "abs"), ("mul_hi", "neg", "shr"), ("popcount", "clz", "ctz", "not"),
     ("floor", "ceil", "trunc", "rint", "mul"), ("min_number", "max_number", "neg"),
 )  # fmt: skip
 
 
 _FLOATS = (
-    *(0.0, -0.0, 0.5, -0.5, 1.5, 2.5, -3.5, 1e-42, 2.0**31, -(2.0**63), 2.0**64, 300.5, 65519.0),
+    *(
+        0.0,
+        -0.0,
+        -0.0,
+        -0.0,
+        0.5,
+        -0.5,
+        1.5,
+        2.5,
+        -3.5,
+        1e-42,
+        2.0**31,
+        -(2.0**63),
+        2.0**64,
+        300.5,
+        65519.0,
+    ),
     *(float("nan"), float("inf"), float("-inf"), float("nan")),
 )
 
@@ -89,19 +104,23 @@ class _Writer:
         self.builder = Builder()
         self.pool: dict[Scalar, list[Value]] = {t: [] for t in self.types}
         self.made: dict[Scalar, list[Value]] = {t: [] for t in self.types}
+        self.parts: dict[Value, tuple[Value, ...]] = {}
 
     def related(self, types: list[Scalar], casts: bool) -> list[Scalar]:
         """A few types, often with one of the same width: of the other sign, or the integer."""
-        few = self.random.choices(types, k=4 if casts else 2)
+        few = self.random.choices(types, k=2)
+        if casts:  # both signs of a width, which are easily mixed up on the way to a wider type
+            signed = self.random.choice([t for t in types if t.kind == "int"])
+            few += [t for t in types if t.bits == signed.bits and t.is_int]
         twins = [t for t in types if t.bits == few[0].bits and t not in few]
         more = twins if twins and self.random.random() < 0.6 else types
         return [*few, self.random.choice(more)]
 
     def chosen(self, family: Sequence[str]) -> list[Spec]:
-        """The ops: a family, and some others."""
-        names = [*family]
-        names += [self.random.choice(PURE).name for _ in range(2)]
-        found = [s for s in PURE if s.name in names and all(map(self.kinds, _slots(s)))]
+        """The ops: those of a family three times as often as two others."""
+        names = [*(*family,) * 3, *(self.random.choice(PURE).name for _ in range(2))]
+        specs = (ops.TABLE[name] for name in names)
+        found = [s for s in specs if all(map(self.kinds, _slots(s)))]
         return found or [ops.SELECT]
 
     def kinds(self, slot: str) -> list[Scalar]:
@@ -143,8 +162,15 @@ class _Writer:
         for slot in _slots(spec):
             kind = bound.setdefault(slot, self.random.choice(self.kinds(slot)))
             same = [v for v in operands if v.type == kind]
-            again = same and self.random.random() < 0.15
-            operands.append(self.random.choice(same) if again else self.operand(kind))
+            # an operand again, or what the other operand was made of: `(a + b) - b`
+            inside = [v for o in operands for v in self.parts.get(o, ()) if v.type == kind]
+            draw = self.random.random()
+            if same and draw < 0.12:
+                operands.append(self.random.choice(same))
+            elif inside and draw < 0.4:
+                operands.append(self.random.choice(inside))
+            else:
+                operands.append(self.operand(kind))
         attrs: dict[str, Scalar] = {}
         if "to" in spec.attrs:
             first = operands[0].type
@@ -153,6 +179,7 @@ class _Writer:
             attrs["to"] = self.random.choice(fits)
         result = self.builder.emit(spec, *operands, attrs=attrs).result
         assert isinstance(result.type, Scalar)
+        self.parts[result] = tuple(operands)
         self.pool[result.type].append(result)
         self.made[result.type].append(result)
 
@@ -173,7 +200,7 @@ class _Writer:
         elif kind == BOOL:
             bits = self.random.randrange(2)
         else:
-            edges = (0.0, -0.0, 0.0, -0.0, 1.0, -1.0, 2.0, 0.5, float("inf"), float("nan"))
+            edges = (*(0.0, -0.0) * 4, 1.0, -1.0, 2.0, 0.5, float("inf"), float("nan"))
             number = self.random.choice(edges)
             finite = kind.kind == "f8" and abs(number) == float("inf")
             bits = bits_of(kind, 3.0 if finite else number)
