@@ -23,6 +23,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from hetir import emulator, testing
+from hetir.artifact import Artifact
 from hetir.backends.llvm import memory as llvm_memory
 from hetir.backends.ptx import memory as ptx_memory
 from hetir.backends.spirv import memory as spirv_memory
@@ -36,6 +37,7 @@ from hetir.memory.models.ir import IrModel
 from hetir.memory.program import Order, Scope
 from hetir.memory.random_programs import SHAPES
 from hetir.passes import harness
+from hetir.runtime import LaunchFailedError
 from hetir.target import UnsupportedError
 from hetir.testing import litmus, synchronising
 from hetir.testing.litmus import Launch, Litmus
@@ -252,6 +254,21 @@ def test_a_weakened_mapping_to_ptx_races_on_the_emulator(
 ) -> None:
     wrongly(monkeypatch, ptx_memory, WRONG_PTX[name])
     assert caught(targets()["ptx-emulator"], launches=6)
+
+
+@pytest.mark.skipif("ascend-shim:950" not in targets(), reason="no C++ compiler")
+def test_ascend_c_without_its_fences_races_on_the_shim(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unfenced(*given: Any) -> Artifact:
+        made = compiled(*given)
+        assert made.text is not None
+        return replace(made, text=made.text.replace("asc_threadfence();", ""))
+
+    compiled = litmus.compiled
+    found = next(test for test in documented() if test.name == "MP")
+    hold(targets()["ascend-shim:950"], found, 4)
+    monkeypatch.setattr(litmus, "compiled", unfenced)
+    with pytest.raises(LaunchFailedError, match="no barrier or fence orders them"):
+        hold(targets()["ascend-shim:950"], found, 4)
 
 
 def without_seq_cst(row: Row) -> Row:
