@@ -101,7 +101,7 @@ def ptx_of(kernel):
     return f".version 7.8\n.target sm_90\n.address_size 64\n{entry} {{ ret; }}\n"
 
 
-def ascend_of(kernel):
+def ascend_of(kernel, *, simt=False):
     """A source that declares a kernel with hetir's parameters; the fake libascendcl knows its code.
 
     The comment tells the fake where the block has the addresses of arrays.
@@ -110,6 +110,10 @@ def ascend_of(kernel):
     arrays = [slot.offset for slot in layout.slots if slot.ndim is not None]
     places = "".join(f" {offset}" for offset in arrays)
     parameters = ", ".join([f"GM_ADDR a{i}" for i in range(len(arrays))] + ["GM_ADDR launch"])
+    if simt:
+        parameters = parameters.replace("GM_ADDR", "uint8_t *")
+        start = f"__global__ __launch_bounds__(1024) void {kernel}({parameters}) {{}}\n"
+        return f"// arrays{places}, block {layout.size}\n{start}"
     return (
         f"// arrays{places}, block {layout.size}\n"
         f'extern "C" __global__ __aicore__ void {kernel}({parameters}) {{}}\n'
@@ -150,8 +154,8 @@ class Bench:
     def text(self, kernel):
         if self.name == "ascend-shim":
             return ASCEND_SOURCE
-        if self.name == "ascend":
-            return ascend_of(kernel)
+        if self.name.startswith("ascend"):
+            return ascend_of(kernel, simt=self.target == "ascend:950")
         return ptx_of(kernel) if self.name == "cuda" else ""
 
     def program(self, kernel, names=()):
@@ -229,6 +233,16 @@ def ascend_bench(acl_library):
 
 
 @pytest.fixture(scope="session")
+def ascend_950_bench(acl_library):
+    """The same library on a chip of the SIMT generation."""
+    acl_library.ffi.cdef("void fakeSetChip(const char *name);")
+    acl_library.raw.fakeSetChip(b"Ascend950PR")
+    driver = AclDriver(acl_library, 0)
+    acl_library.raw.fakeSetChip(b"Ascend910B2")
+    return Bench("ascend-950", driver, "ascend:950", None)
+
+
+@pytest.fixture(scope="session")
 def opencl_bench():
     driver = opencl.probe()[0]
     binary = cache(lambda kernel: module(kernel, opencl.TARGET))
@@ -256,6 +270,7 @@ BENCHES = [
     "fake",
     "cuda",
     "ascend",
+    "ascend_950",
     pytest.param("ascend_shim", marks=pytest.mark.skipif(not compilers(), reason="no compiler")),
     "opencl",
     pytest.param("vulkan", marks=pytest.mark.skipif(not here("vulkan"), reason="no device")),

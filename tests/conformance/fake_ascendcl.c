@@ -10,7 +10,7 @@ enum { BINARIES = 4096, DEVICES = 2, BLOCKS = 48 };
 
 typedef struct { char *text; int live; } binary;
 typedef struct { int kernel, arrays, offsets[8], block; char *text; } function;
-typedef struct { function *of; uint64_t values[9]; int count, final; } arguments;
+typedef struct { function *of; uint64_t values[9]; int count, final; int64_t items[3]; } arguments;
 typedef struct { event *item; int live; } mark;
 
 static binary binaries[BINARIES];
@@ -303,7 +303,9 @@ int aclrtcCreateProg(char **made, const char *source, const char *name, int coun
 int aclrtcCompileProg(char *program, int count, const char **options)
 {
     CALL("aclrtcCompileProg");
-    code = count == 1 && strcmp(options[0], "--npu-arch=dav-2201") == 0 && strstr(program, "__global__") ? OK : REFUSED;
+    int simd = count == 1 && strcmp(options[0], "--npu-arch=dav-2201") == 0;
+    int simt = count == 2 && strcmp(options[0], "--npu-arch=dav-3510") == 0 && strcmp(options[1], "--enable-simt") == 0;
+    code = (simd || simt) && (strstr(program, "__launch_bounds__") != NULL) == simt && strstr(program, "__global__") ? OK : REFUSED;
     END;
 }
 
@@ -413,6 +415,33 @@ int aclrtLaunchKernelWithConfig(function *f, uint32_t blocks, void *stream, void
     END;
 }
 
+typedef struct { uint32_t x, y, z; } dim3;
+
+int aclrtLaunchSIMTKernelWithArgsArray(function *f, dim3 grid, dim3 block, size_t dynamic, void *stream, void *config, void **values)
+{
+    CHECKED("aclrtLaunchSIMTKernelWithArgsArray");
+    uint64_t items = (uint64_t)block.x * block.y * block.z;
+    arguments a = {f, {0}, f->arrays + 1, 1, {block.x, block.y, block.z}};
+    event *e;
+    int id = id_of(stream);
+    last_blocks = (int)grid.x;
+    if (config || dynamic || grid.x < 1 || grid.x > 65535 || grid.y != 1 || grid.z != 1 || items < 1 || items > 2048 ||
+        id < 0 || id >= stream_count || strcmp(kernels[f->kernel].name, "fails") == 0) {
+        code = INVALID;
+        goto out;
+    }
+    for (int i = 0; i < a.count; i++)
+        memcpy(&a.values[i], values[i], 8);
+    e = fresh();
+    e->kernel = KNOWN + 1;
+    memcpy(e->args, &a, sizeof a);
+    code = translated(add(id, NULL, 0, e));
+    if (faulted[id])
+        drop(faulted[id]);
+    faulted[id] = e;
+    END;
+}
+
 static int execute_launch(event *e)
 {
     arguments a;
@@ -425,6 +454,8 @@ static int execute_launch(event *e)
     memcpy(shape, launch, sizeof shape);
     memcpy(e->grid, shape, 24);
     memcpy(e->group, shape + 3, 24);
+    if (a.items[0] && memcmp(a.items, shape + 3, 24) != 0)
+        return BAD_ADDRESS;
     memcpy(e->args, launch + 48, (size_t)f->block);
     memcpy(&e->records, launch + 48 + f->block, 8);
     e->args_size = (size_t)f->block;

@@ -258,14 +258,45 @@ def test_the_probe_takes_the_named_library_and_tells_chips_apart(
     assert found.portrait.memory_bytes == 1 << 28
 
 
-def test_a_chip_that_needs_another_launch_is_absent_with_a_remedy(acl_library, fake):
-    fake.raw.fakeSetChip(b"Ascend950PR")
+def test_simt_code_is_launched_with_its_work_items(fake, ascend_950_bench):
+    """As many blocks as workgroups, up to 65535; the fake compares the block with the launch's."""
+    portrait = ascend_950_bench.driver.portrait
+    assert (portrait.title, portrait.targets) == ("Ascend950PR", ("ascend:950",))
+    assert not ascend_950_bench.driver.can_run("ascend:910b")
+    program = ascend_950_bench.program("saxpy")
+    program.launch(values(), grid=1, workgroup=8).wait()
+    gc.collect()
+    fake.calls()
+    launch = program.launch(values(64), grid=(4, 2, 1), workgroup=(2, 2, 2))
+    run = [*MARK, *COPY, libascendcl.SIMT_LAUNCH, *MARK, *MARK]
+    assert fake.calls()[-len(run) :] == run
+    launch.wait()
+    assert fake.raw.fakeBlocks() == 8
+    a, x, y = values(70_000)
+    program.launch((a, x, y), grid=70_000, workgroup=1).wait()
+    assert fake.raw.fakeBlocks() == 65535
+    assert (y == 2).all()
+
+
+@pytest.mark.parametrize(
+    ("chip", "launch", "reason", "remedy"),
+    [
+        ("Ascend310B1", libascendcl.SIMT_LAUNCH, "the chip `Ascend310B1`", "910B, 910C, 310P"),
+        ("Ascend950PR", "aclrtAbsent", "has no `aclrtAbsent`", "install CANN 9.2 or newer"),
+    ],
+)
+def test_a_chip_that_cannot_be_driven_is_absent_with_a_remedy(
+    acl_library, fake, monkeypatch, chip, launch, reason, remedy
+):
+    monkeypatch.setattr(acl, "SIMT_LAUNCH", launch)
+    fake.raw.fakeSetChip(chip.encode())
     try:
-        with pytest.raises(DriverAbsentError, match="`Ascend950PR`") as caught:
+        with pytest.raises(DriverAbsentError) as caught:
             acl.AclDriver(acl_library, 0)
     finally:
         fake.raw.fakeSetChip(b"Ascend910B2")
-    assert "hetir build" in caught.value.remedy
+    assert reason in caught.value.reason
+    assert remedy in caught.value.remedy
 
 
 def test_two_npus_copy_by_the_host(acl_library, fake):

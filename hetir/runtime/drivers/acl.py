@@ -25,16 +25,23 @@ from hetir.runtime.driver import (
     wait_quietly,
 )
 from hetir.runtime.drivers.ascend_shim import launch_words
-from hetir.runtime.drivers.libascendcl import Current, Library, open_library
+from hetir.runtime.drivers.libascendcl import SIMT_LAUNCH, Current, Library, open_library
 from hetir.runtime.drivers.polled import BUSY_SECONDS, PolledEvent
 
-# the chips whose launch needs no more than blocks, by the start of aclrtGetSocName
+# by the start of aclrtGetSocName
 _CHIPS = {
+    "Ascend950": ("ascend:950",),
     "Ascend910_93": ("ascend:910c", "ascend:910b"),
     "Ascend910B": ("ascend:910b", "ascend:910c"),
     "Ascend310P": ("ascend:310p",),
 }
-_ARCHITECTURES = {"ascend:910b": "2201", "ascend:910c": "2201", "ascend:310p": "2002"}
+_OPTIONS = {
+    "ascend:910b": ["--npu-arch=dav-2201"],
+    "ascend:910c": ["--npu-arch=dav-2201"],
+    "ascend:310p": ["--npu-arch=dav-2002"],
+    "ascend:950": ["--npu-arch=dav-3510", "--enable-simt"],
+}
+_SIMT, _MOST_BLOCKS = "ascend:950", 65535  # blocks of SIMT code in one launch
 # aclrtMemcpyKind, aclrtMemMallocPolicy, aclrtDevAttr, aclrtMemAttr, event flags of acl_rt.h
 _TO_DEVICE, _TO_HOST, _WITHIN = 1, 2, 3
 _HUGE_FIRST, _WHOLE_CORES, _VECTOR_CORES, _DDR, _HBM = 0, 101, 201, 0, 1
@@ -86,6 +93,7 @@ class AclProgram:
     binary: Any
     function: Any
     arrays: tuple[int, ...]
+    simt: bool
 
 
 @dataclass(slots=True)
@@ -127,7 +135,12 @@ class AclDriver(Driver):
         if found is None:
             raise DriverAbsentError(
                 f"hetir launches nothing on the chip `{chip}`",
-                "use a 910B, 910C or 310P; `hetir build` writes a project for others",
+                "use a 910B, 910C, 310P or 950",
+            )
+        if _SIMT in found and not hasattr(self.library.raw, SIMT_LAUNCH):
+            raise DriverAbsentError(
+                f"{self.library.path} has no `{SIMT_LAUNCH}`, which launches on the chip `{chip}`",
+                "install CANN 9.2 or newer; `hetir build` writes a project for this one",
             )
         whole = found[0] == "ascend:310p"
         cores = _WHOLE_CORES if whole else _VECTOR_CORES
@@ -303,10 +316,9 @@ class AclDriver(Driver):
         """
         if artifact.binary is not None and not artifact.binary.startswith(_ELF):
             raise DriverError("load", 1, "code that is no object file")
-        options = [f"--npu-arch=dav-{_ARCHITECTURES[artifact.target]}"]
         arrays = tuple(s.offset for s in artifact.layout.slots if s.ndim is not None)
         with self._current():
-            code = self.library.compile(artifact.text, options)
+            code = self.library.compile(artifact.text, _OPTIONS[artifact.target])
             binary = self._binary(code)
             function = self._ffi.new("void **")
             name = artifact.entry.encode()
@@ -315,7 +327,7 @@ class AclDriver(Driver):
                 self.library.call("aclrtBinaryUnLoad", binary)
                 more = f"there is no entry `{artifact.entry}`"
                 raise self.library.error("aclrtBinaryGetFunction", failed, more)
-        return AclProgram(binary, function[0], arrays)
+        return AclProgram(binary, function[0], arrays, artifact.target == _SIMT)
 
     def _binary(self, code: bytes) -> Any:
         option = self._ffi.new("LoadOption *", {"kind": _MAGIC_OPTION})
@@ -331,6 +343,8 @@ class AclDriver(Driver):
 
     def launch(self, queue: Any, task: Task, after: Sequence[Event] = ()) -> Event:
         """Copy the launch block in and launch as many blocks as there are cores, or workgroups.
+
+        Of SIMT code a block is a workgroup, up to 65535 of them: it walks those beyond.
 
         What the library refuses belongs to the event: the launches before and after it run.
         """
@@ -355,10 +369,14 @@ class AclDriver(Driver):
 
     def _launch(self, queue: Any, task: Task, launch: Any) -> None:
         program: AclProgram = task.program
-        arguments = self.library.get("aclrtKernelArgsInit", "void *", program.function)
         addresses = [struct.unpack_from("<Q", task.block, at)[0] for at in program.arrays]
-        for address in (*addresses, int(self._ffi.cast("uintptr_t", launch))):
-            value = self._ffi.new("uint64_t *", address)
+        addresses.append(int(self._ffi.cast("uintptr_t", launch)))
+        values = [self._ffi.new("uint64_t *", address) for address in addresses]
+        if program.simt:
+            self._launch_simt(queue, task, values)
+            return
+        arguments = self.library.get("aclrtKernelArgsInit", "void *", program.function)
+        for value in values:
             self.library.get("aclrtKernelArgsAppend", "void *", arguments, value, 8)
         self.library.call("aclrtKernelArgsFinalize", arguments)
         blocks = min(math.prod(task.grid), self._cores)
@@ -366,6 +384,16 @@ class AclDriver(Driver):
         self.library.call(
             "aclrtLaunchKernelWithConfig",
             *(program.function, blocks, queue, nothing, arguments, nothing),
+        )
+
+    def _launch_simt(self, queue: Any, task: Task, values: Sequence[Any]) -> None:
+        make, nothing = self._ffi.new, self._ffi.NULL
+        grid = make("Dim3 *", (min(math.prod(task.grid), _MOST_BLOCKS), 1, 1))
+        block = make("Dim3 *", task.workgroup)
+        self.library.call(
+            SIMT_LAUNCH,
+            *(task.program.function, grid[0], block[0], 0, queue, nothing),
+            make("void *[]", values),
         )
 
     def close(self) -> None:

@@ -73,6 +73,13 @@ int aclrtKernelArgsFinalize(void *arguments);
 int aclrtLaunchKernelWithConfig(void *function, uint32_t blocks, void *stream, void *config,
                                 void *arguments, void *reserved);
 """
+# the launch of SIMT code, which names the work-items of a workgroup: CANN 9.2 and newer
+SIMT_LAUNCH = "aclrtLaunchSIMTKernelWithArgsArray"
+_SIMT = f"""
+typedef struct {{ uint32_t x, y, z; }} Dim3; /* dim3 */
+int {SIMT_LAUNCH}(void *function, Dim3 grid, Dim3 block, size_t dynamic_bytes, void *stream,
+                  void *config, void **arguments);
+"""
 # the compiler for run time, acl_rtc.h
 _COMPILER = """
 int aclrtcCreateProg(void **program, const char *source, const char *name, int count,
@@ -93,7 +100,7 @@ class Library:
         self.path = path
         self.ffi: Any = cffi.FFI()
         self.ffi.cdef(_DECLARATIONS)
-        self.ffi.cdef(_COMPILER)
+        self.ffi.cdef(_SIMT + _COMPILER)
         try:
             self.raw: Any = self.ffi.dlopen(path)
         except OSError:
