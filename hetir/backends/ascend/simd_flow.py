@@ -164,6 +164,11 @@ class Events:
         sync.event += 1
         self._use(sync)
 
+    def forget(self, sync: Sync) -> None:
+        """Let nothing be the rival of a flag that is gone."""
+        if sync in self.bits:
+            self.users[sync.source, sync.target, sync.event] &= ~self.bits[sync]
+
     def _use(self, sync: Sync) -> None:
         key = (sync.source, sync.target, sync.event)
         self.users[key] = self.users.get(key, 0) | self.bits[sync]

@@ -177,11 +177,9 @@ class _Pass:
     def prune(self) -> bool:
         """Take away each sync that the rest makes needless; whether there was one."""
         found = False
-        tried = [(p, i, s) for p in self.flow.points if (i := p.instr) for s in i.syncs]
-        for point, instr, sync in sorted(tried, key=lambda t: (t[2].source != ALL, -t[0].depth)):
-            if self.needless(point, sync):
-                instr.syncs.remove(sync)
-                found = True
+        tried = [(p, s) for p in self.flow.points if p.instr for s in p.instr.syncs]
+        for point, sync in sorted(tried, key=lambda t: (t[1].source != ALL, -t[0].depth)):
+            found |= self.needless(point, sync) and self.take(point, sync)
         return found
 
     def needless(self, point: Point, sync: Sync) -> bool:
@@ -235,9 +233,10 @@ class _Pass:
         ]
 
     def take(self, point: Point, sync: Sync) -> bool:
-        """Take a sync away."""
+        """Take a sync away, and its event out of use."""
         assert point.instr is not None
         point.instr.syncs.remove(sync)
+        self.flow.events.forget(sync)
         return True
 
     def follow(self) -> None:
