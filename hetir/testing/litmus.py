@@ -196,7 +196,8 @@ class _Setup:
     def _static(self, how: Launch, random: np.random.Generator) -> tuple[_Array, _Array, _Array]:
         """Each work-item's thread, instance and slot, by workgroup, the workgroups shuffled."""
         groups = self.litmus.groups
-        # threads of one subgroup are neighbours; a power of two never straddles two of them
+        # threads of one subgroup are neighbours, and a power of two never straddles two of them;
+        # that those of two may share one orders more, so that it shows nothing new
         pitch = 1 << (max(map(len, groups)) - 1).bit_length()
         role = np.full((len(groups) * how.copies, how.slots, pitch), -1, np.int64)
         stream = np.zeros(role.shape, np.int64)

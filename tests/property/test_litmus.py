@@ -163,6 +163,17 @@ def test_weak_memory_shows_all_that_the_model_allows(name: str, style: str) -> N
     assert frozenset(seen) == found.promise.outcomes
 
 
+def test_shapes_take_fences_scopes_and_workgroups() -> None:
+    fenced = litmus.shaped("SB", fence=Order.SEQ_CST)
+    near: dict[str, Any] = {"load": Order.ACQUIRE, "store": Order.RELEASE, "scope": Scope.WORKGROUP}
+    for found in (fenced, litmus.shaped("MP", groups=(0, 0), **near)):
+        tally = found.run(litmus.weakly, launches=100)
+        assert frozenset(tally.seen) == found.promise.outcomes
+        assert len(tally.seen) == 3
+    with pytest.raises(ValueError, match="races"):
+        litmus.shaped("MP", groups=(0, 1), **near)
+
+
 WEAKER: dict[str, dict[str, str]] = {
     "release as relaxed": {"release": "relaxed", "acq_rel": "acquire"},
     "acquire as relaxed": {"acquire": "relaxed", "acq_rel": "release"},
