@@ -76,7 +76,11 @@ PARTS: dict[str, Part] = {
         _RUNTIME, "test_blocks_hold_what_c_expects", "test_views_of_device_arrays_are_numpys"
     ),
     "keys": _tests(_RUNTIME, "test_cache_keys_differ_where_anything_does"),
-    "calls": _tests(_RUNTIME, "test_calls_in_any_order_compute_their_own_arguments"),
+    "calls": _tests(
+        _RUNTIME,
+        "test_calls_in_any_order_compute_their_own_arguments",
+        "test_arrays_that_meet_are_read_after_they_are_written",
+    ),
     "files": _tests(
         _RUNTIME,
         "test_hetbins_come_back_and_no_changed_byte_is_read",

@@ -38,8 +38,8 @@ RUNTIME: tuple[Fault, ...] = (
     Fault("lanes of one store never meet", "lost check", "emulator/shadow.py",
           "twice &= lanes[1:] != lanes[:-1]", "twice &= lanes[1:] < lanes[:-1]", "checks"),
     Fault("the index after the last is inside", "off-by-one tail", "emulator/access.py",
-          "return bool(((index >= low) & (index < high - reserve)).all())",
-          "return bool(((index >= low) & (index <= high - reserve)).all())", "checks"),
+          "return bool(index.min() >= low and index.max() < high - reserve)",
+          "return bool(index.min() >= low and index.max() <= high - reserve)", "checks"),
     Fault("one written cell stands for all", "lost check", "emulator/checker.py",
           "if reads and not written[at].all():", "if reads and not written[at].any():", "checks"),
     # ---- launches

@@ -86,9 +86,11 @@ def _edge(kind: Scalar, random: Random) -> Any:
     return min(max(around + random.randrange(-1, 2), info.min), info.max)
 
 
-def expression(seed: int, types: Sequence[Scalar] = tuple(SCALARS.values())) -> Case:
-    """The case of a seed, of some types (and bool and i64)."""
-    return _Writer(Random(f"expression {seed}"), types).case()
+def expression(
+    seed: int, types: Sequence[Scalar] = tuple(SCALARS.values()), *, wide: bool = False
+) -> Case:
+    """The case of a seed, of some types (and bool); a wide one has more ops, of all families."""
+    return _Writer(seed, types, wide).case()
 
 
 def _slots(spec: Spec) -> tuple[str, ...]:
@@ -96,9 +98,12 @@ def _slots(spec: Spec) -> tuple[str, ...]:
 
 
 class _Writer:
-    def __init__(self, random: Random, types: Sequence[Scalar]) -> None:
-        self.random = random
-        family = random.choice(_FAMILIES) if random.random() < 0.85 else ()
+    def __init__(self, seed: int, types: Sequence[Scalar], wide: bool) -> None:
+        random = Random(f"expression {seed}")
+        self.random, self.size = random, 2 * OPS if wide else OPS
+        family: Sequence[str] = _FAMILIES[seed % len(_FAMILIES)]
+        if wide:
+            family = [s.name for s in random.sample(PURE, 14)]
         self.types = list(dict.fromkeys([*self.related(list(types), "cast" in family), BOOL]))
         self.specs = self.chosen(family)
         self.builder = Builder()
@@ -111,7 +116,7 @@ class _Writer:
         few = self.random.choices(types, k=2)
         if casts:  # both signs of a width, which are easily mixed up on the way to a wider type
             signed = self.random.choice([t for t in types if t.kind == "int"])
-            few += [t for t in types if t.bits == signed.bits and t.is_int]
+            few += [t for t in types if t.bits == signed.bits]
         twins = [t for t in types if t.bits == few[0].bits and t not in few]
         more = twins if twins and self.random.random() < 0.6 else types
         return [*few, self.random.choice(more)]
@@ -135,7 +140,7 @@ class _Writer:
         place = self.builder.value(ops.GLOBAL_ID, axis=0)
         for kind, param in loaded:
             self.pool[kind].append(self.builder.value(ops.LOAD, param, place))
-        for _ in range(OPS):
+        for _ in range(self.size):
             self.step()
         outs = [(t, Value(array(t, 2))) for t in self.types if self.made[t]]
         for kind, out in outs:
@@ -196,7 +201,8 @@ class _Writer:
         ones = (1 << kind.bits) - 1
         if kind.is_int:
             shift = 1 << self.random.randrange(kind.bits)
-            bits = self.random.choice((0, 1, ones, kind.bits, shift, ones >> 1, ones ^ ones >> 1))
+            edges = (0, 1, ones, kind.bits, kind.bits // 2, shift, ones >> 1, ones ^ ones >> 1)
+            bits = self.random.choice(edges)
         elif kind == BOOL:
             bits = self.random.randrange(2)
         else:

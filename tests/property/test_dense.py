@@ -73,7 +73,7 @@ def test_lowered_exits_agree():
 @pytest.mark.parametrize("scope", ["subgroup", "workgroup", "device"])
 @pytest.mark.parametrize("lockstep", [False, True])
 def test_uniform_values_are_uniform(scope, lockstep):
-    for seed in seeds(2000, 24):
+    for seed in seeds(2000, 48):
         case = cells(seed, 6, 5)
         try:
             watch_uniform(case, uniformity(case.kernel, scope=scope, lockstep=lockstep), scope)

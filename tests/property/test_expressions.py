@@ -22,9 +22,11 @@ from tests.property.expressions import expression
 ALL = tuple(SCALARS.values())
 
 
-def cases(count: int, first: int, types: Sequence[Scalar] = ALL) -> Iterator[tuple[int, Case]]:
+def cases(
+    count: int, first: int, types: Sequence[Scalar] = ALL, *, wide: bool = False
+) -> Iterator[tuple[int, Case]]:
     """Cases of some seeds."""
-    return ((seed, expression(seed, types)) for seed in seeds(first, count))
+    return ((seed, expression(seed, types, wide=wide)) for seed in seeds(first, count))
 
 
 def test_no_pass_changes_a_bit():
@@ -45,8 +47,8 @@ def test_no_pass_changes_a_bit():
 
 
 RUNNERS: dict[str, tuple[OnDevice, int]] = {
-    "cpu": (OnDevice(device="cpu", optimise=0, lanes=0, simplified=False), 60),
-    "cpu in vectors": (OnDevice(device="cpu", optimise=0, lanes=8, simplified=False), 25),
+    "cpu": (OnDevice(device="cpu", optimise=0, lanes=0, simplified=False), 40),
+    "cpu in vectors": (OnDevice(device="cpu", optimise=0, lanes=8, simplified=False), 15),
     "opencl": (OnDevice(device="opencl:0", simplified=False), 25),
     "vulkan": (OnDevice(device="vulkan:0", simplified=False), 25),
     "ptx": (OnDevice(device="ptx-emulator", simplified=False), 25),
@@ -71,7 +73,7 @@ def test_backends_compute_the_evaluators_bits(name):
         pytest.skip(f"no device `{runner.device}`")
     refused = 0
     types = TYPES.get(name, ALL)
-    for seed, case in cases(count, 1000, types):
+    for seed, case in cases(count, 1000, types, wide=True):
         try:
             got = case.run(runner)
         except REFUSALS:

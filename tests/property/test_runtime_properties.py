@@ -208,6 +208,28 @@ def test_calls_in_any_order_compute_their_own_arguments():
         assert (y == wanted).all(), f"seed {seed}"
 
 
+@hetir.kernel
+def running(x, y):
+    i = hl.global_id(0)
+    if i < y.shape[0]:
+        for k in range(y.shape[1] - 1):
+            y[i, k + 1] += x[i, k]
+
+
+def test_arrays_that_meet_are_read_after_they_are_written():
+    """Sums along rows, into the array itself and into another one, in any order of calls."""
+    for seed in range(16):
+        random = Random(f"running {seed}")
+        rows, columns = random.randrange(1, 6), random.choice((3, 33, 70))
+        y = np.random.default_rng(seed).integers(0, 5, (rows, columns)).astype(np.float32)
+        x = y if random.random() < 0.6 else y.copy()
+        first, wanted = x.copy(), y.copy()
+        for k in range(columns - 1):
+            wanted[:, k + 1] += (wanted if x is y else first)[:, k]
+        running[1, 8](x, y)
+        assert (y == wanted).all(), f"seed {seed}"
+
+
 def variants(kernel: Kernel, random: Random):
     """The same kernel with one thing changed that means something."""
     options = kernel.options
