@@ -45,6 +45,10 @@ class UnsupportedError(CompileError):
     code = "HET350"
 
 
+ORDERS_APART = "orders outside of loops"
+"""The feature of a target whose expansions should hold no ordered atomics in loops."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Target:
     """One target. The keys of `rules` are the ops that its backend emits directly.

@@ -9,7 +9,7 @@ from hetir.ir.build import Builder
 from hetir.ir.core import Kernel, Operation, Region, Value
 from hetir.passes.dce import dce
 from hetir.passes.expansions import EXPANSIONS, Writer
-from hetir.target import Target, key_of
+from hetir.target import ORDERS_APART, Target, key_of
 
 __all__ = ["EXPANSIONS", "legal_ops", "legalize"]
 
@@ -65,7 +65,7 @@ class _Legalizer:
         expand = EXPANSIONS.get(key_of(op))
         if expand is None or key_of(op) in self.target.unsupported:
             raise self.target.refuse(op)
-        writer = Writer(Builder(op.loc), self.width)
+        writer = Writer(Builder(op.loc), self.width, ORDERS_APART in self.target.features)
         result = expand(writer, op)
         for inner in writer.builder.body:
             self.visit(inner, body)

@@ -111,6 +111,54 @@ def test_many_items_add_to_one_place(element: str, target: str) -> None:
     assert sorted(old.astype(int).tolist()) == list(range(count))
 
 
+COMPUTED = """kernel k(%x: array<TYPE[?], global> from 0, %y: array<TYPE[?], global> from 1) {
+  %i: i64 = local_id axis=0
+  %a: TYPE = load %y, %i
+  %one: TYPE = const 1.5
+  %b: TYPE = add %a, %one
+  %old: TYPE = atomic.cas %x, %i, %b, %b order=relaxed scope=device
+  store %y, %i, %old
+  return
+}
+"""
+
+
+@pytest.mark.parametrize("target", HERE)
+@pytest.mark.parametrize("element", ["f32", "f64"])
+def test_floats_that_were_computed_are_compared_as_bits(element: str, target: str) -> None:
+    """Mesa 22.3 ended the process where it saw through the conversion."""
+    dtype = SCALARS[element].numpy
+    x, y = np.array([2.5, 3, -1.5, 4], dtype), np.array([1, 1, -3, 0], dtype)
+    kernel = parse_kernel(COMPUTED.replace("TYPE", element))
+    run(kernel, [x, y], (1, 1, 1), (4, 1, 1), target=target, fixed=True)
+    assert x.tolist() == y.tolist() == [2.5, 3, -1.5, 4]
+
+
+LEAST = """kernel k(%x: array<f64[?], global> from 0, %y: array<f32[?], global> from 1) {
+  %i: i64 = global_id axis=0
+  %zero: i64 = const 0
+  %v: f32 = load %y, %i
+  %wide: f64 = cast %v
+  %old: f64 = atomic.rmw %x, %zero, %wide kind=min order=ORDER scope=device
+  %twice: f32 = add %v, %v
+  store %y, %i, %twice
+  return
+}
+"""
+
+
+@pytest.mark.parametrize("target", HERE)
+@pytest.mark.parametrize("order", ["acquire", "release", "acq_rel", "seq_cst"])
+def test_work_items_go_on_after_float_atomics(order: str, target: str) -> None:
+    """Their loops end in unlike rounds, too."""
+    kernel = parse_kernel(LEAST.replace("ORDER", order))
+    x, y = np.array([1e9]), np.random.default_rng(1).permutation(90).astype(np.float32)
+    want = 2 * y
+    run(kernel, [x, y], (5, 1, 1), (18, 1, 1), target=target, fixed=True)
+    assert x[0] == 0
+    np.testing.assert_array_equal(y, want)
+
+
 NEIGHBOURS = """kernel k(%x: array<u16[?], global> from 0, %y: array<u32[?], global> from 1) {
   %x0: i64 = local_id axis=0
   %y0: i64 = local_id axis=1

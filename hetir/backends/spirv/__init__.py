@@ -26,7 +26,7 @@ from hetir.passes.sites import sites_of
 
 __all__ = ["FLAVOURS", "compile_kernel", "disassemble", "fingerprint"]
 
-VERSION = 10  # of the code that this backend writes, part of every key
+VERSION = 11  # of the code that this backend writes, part of every key
 
 FLAVOURS: dict[str, type[Flavour]] = {"spirv:opencl": OpenCL, "spirv:vulkan": Vulkan}
 

@@ -154,6 +154,19 @@ class Code:
             self.module.decorate(found, "NoContraction")
         return found
 
+    def unknown(self, value: int, bits: int, place: int) -> int:
+        """An integer that the device's compiler cannot know, where the driver found it needed.
+
+        Values of unlike places (0 or 1) are also not known to be the same.
+        """
+        assert self.hides is not None
+        assert self.unknown_zero is not None
+        kind, zero = self.int(bits), self.unknown_zero(place)
+        if bits == 32:
+            zero = self.add("OpUConvert", kind, zero)
+        hidden = self.add("OpBitwiseXor", kind, value, zero)
+        return self.add("OpSelect", kind, self.hides(), hidden, value)
+
     def call(self, name: str, kind: int, *operands: int) -> int:
         """An instruction of the flavour's extended set."""
         number = grammar().extended[self._extended][name]

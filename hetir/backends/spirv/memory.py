@@ -12,8 +12,9 @@ from hetir.diagnostics import Label
 from hetir.ir import ops
 from hetir.ir.core import Kernel, Operation, Value, walk
 from hetir.ir.types import BOOL, SCALARS, RefType, Scalar
-from hetir.memory.lowering import OPENCL, OPENCL_FENCED, Kind, Part, Row, Step, lookup
+from hetir.memory.lowering import OPENCL, OPENCL_FENCED, VULKAN, Kind, Part, Row, Step, lookup
 from hetir.memory.program import Order, Scope
+from hetir.passes.expansions.atomics import AFTER, BEFORE
 from hetir.target import Key, UnsupportedError, key_of
 
 _KINDS: Mapping[str, Kind] = {
@@ -41,8 +42,6 @@ _COMBINED: Mapping[str, str] = {
     "xor": "OpBitwiseXor",
 }
 _FLOAT_ADDS = frozenset(map(float_add, FLOAT_ADDS.values()))
-_BEFORE = {"release": Order.RELEASE, "acq_rel": Order.RELEASE, "seq_cst": Order.SEQ_CST}
-_AFTER = {"acquire": Order.ACQUIRE, "acq_rel": Order.ACQUIRE, "seq_cst": Order.SEQ_CST}
 _WIDTHS = (Scope.WORKGROUP, Scope.DEVICE, Scope.SYSTEM)
 
 
@@ -195,9 +194,11 @@ class Memory:
         return self._code.add("OpBitcast", self._code.scalar(element), found)
 
     def _raw(self, element: Scalar, value: int) -> int:
+        code = self._code
         if element.name not in FLOATS:
             return value
-        return self._code.add("OpBitcast", self._code.int(element.bits), value)
+        bits = code.add("OpBitcast", code.int(element.bits), value)
+        return bits if code.hides is None else code.unknown(bits, element.bits, 0)
 
     def _row(self, kind: Kind, op: Operation) -> Row:
         """The table's row; UnsupportedError where it refuses."""
@@ -288,8 +289,8 @@ class Memory:
     ) -> int | None:
         """Compare-and-swap of the word around the element until nobody came between.
 
-        Orders are fences outside the loop: for Mesa 22.3 one inside is a barrier, which work-items
-        that are done with the loop do not reach.
+        Vulkan's orders are fences outside the loop: for Mesa 22.3 one inside is a barrier, which
+        work-items that are done with the loop do not reach.
         """
         code, word, bits = self._code, self._code.int(32), element.bits
         pointer, shift = self._flavour.word(_space(op), args[0], args[1])
@@ -299,7 +300,9 @@ class Memory:
             whole = self._steps(row, op, pointer, (), SCALARS["u32"])
             assert whole is not None
             return self._part(whole, shift, bits)
-        self._fence(op, _BEFORE)
+        apart = self._target == VULKAN
+        if apart:
+            self._fence(op, BEFORE)
         first = code.add("OpAtomicLoad", word, pointer, *relaxed)
         ones = code.number(32, (1 << bits) - 1)
         mask = code.add("OpNot", word, code.add("OpShiftLeftLogical", word, ones, shift))
@@ -316,7 +319,8 @@ class Memory:
         moved = code.add("OpShiftLeftLogical", word, new, shift)
         kept = code.add("OpBitwiseAnd", word, seen, mask)
         merged = code.add("OpBitwiseOr", word, kept, moved)
-        swap = Operation(ops.ATOMIC_CAS, op.operands, (), {**op.attrs, "order": "relaxed"})
+        attrs = {**op.attrs, "order": "relaxed"} if apart else op.attrs
+        swap = Operation(ops.ATOMIC_CAS, op.operands, (), attrs)
         row = self._row(Kind.CAS, swap)
         found = self._steps(row, swap, pointer, (seen, merged), SCALARS["u32"])
         assert found is not None
@@ -326,15 +330,15 @@ class Memory:
         code.jump(head)
         code.fill(phi, [code.module.encode("OpPhi", word, seen, first, entry, found, latch)])
         code.start(done)
-        self._fence(op, _AFTER)
+        if apart:
+            self._fence(op, AFTER)
         return None if op.spec is ops.ATOMIC_STORE else old
 
-    def _fence(self, op: Operation, orders: Mapping[str, Order]) -> None:
+    def _fence(self, op: Operation, orders: Mapping[str, str]) -> None:
         """The fence before or after a relaxed atomic that makes it one of the op's order."""
         order = orders.get(str(op.attrs["order"]))
         if order is not None:
-            for step in lookup(self._target, Kind.FENCE, order, self._width(op)).steps:
-                self._around(step)
+            self.fence(Operation(ops.FENCE, (), (), {**op.attrs, "order": order}))
 
     def _part(self, whole: int, shift: int, bits: int) -> int:
         code = self._code

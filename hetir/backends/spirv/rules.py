@@ -76,13 +76,8 @@ def _unknown(code: Code, kind: Scalar, place: int, value: int) -> int:
     Mesa 22.3 computes with a constant zero, and `x - x`, as if there were no signed zeros,
     infinities and NaNs.
     """
-    assert code.hides is not None
-    assert code.unknown_zero is not None
-    wide, raw, zero = code.float(kind.bits), code.int(kind.bits), code.unknown_zero(place)
-    if kind.bits == 32:
-        zero = code.add("OpUConvert", raw, zero)
-    bits = code.add("OpBitwiseXor", raw, code.add("OpBitcast", raw, value), zero)
-    return code.add("OpSelect", wide, code.hides(), code.add("OpBitcast", wide, bits), value)
+    raw = code.add("OpBitcast", code.int(kind.bits), value)
+    return code.add("OpBitcast", code.float(kind.bits), code.unknown(raw, kind.bits, place))
 
 
 def _call(name: str) -> Rule:

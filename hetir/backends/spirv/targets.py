@@ -10,7 +10,7 @@ from hetir.backends.spirv.options import FLOAT_ADDS, Options, float_add
 from hetir.diagnostics import CompileError
 from hetir.ir.types import SCALARS
 from hetir.limits import limits_of
-from hetir.target import Key, Target
+from hetir.target import ORDERS_APART, Key, Target
 
 NAMES = ("spirv:opencl", "spirv:vulkan")
 
@@ -35,11 +35,12 @@ def resolve(name: str, options: Options = frozenset()) -> Target:
     covered: dict[Key, object] = {**rules.RULES, **own}
     adds = {float_add(element) for option, element in FLOAT_ADDS.items() if option in options}
     covered |= dict.fromkeys(memory.covered() | _PROGRAM | adds, True)
+    own_features = {ORDERS_APART} if name == "spirv:vulkan" else set[str]()
     return Target(
         name=name,
         fingerprint=" ".join((name, *sorted(options))),
         rules=covered,
-        features=limits_of(name).features,
+        features=limits_of(name).features | own_features,
         unsupported=_UNSUPPORTED,
     )
 

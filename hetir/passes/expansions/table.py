@@ -14,10 +14,14 @@ from hetir.target import Key
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Appends ops by name; every result is one value. `width` is the subgroup's."""
+    """Appends ops by name; every result is one value.
+
+    `width` is the subgroup's. With `apart`, orders are fences outside of loops.
+    """
 
     builder: Builder
     width: int = 32
+    apart: bool = False
 
     def __call__(self, name: str, *operands: Value, **attrs: Attr) -> Value:
         """Append one op."""
@@ -45,7 +49,7 @@ class Writer:
 
     def inner(self) -> Writer:
         """A writer for a region of an op to come."""
-        return Writer(Builder(self.builder.loc), self.width)
+        return Writer(Builder(self.builder.loc), self.width, self.apart)
 
 
 Expansion = Callable[[Writer, Operation], Value]
