@@ -22,6 +22,7 @@ import numpy as np
 
 import hetir
 from hetir import emulator, hetbin, runtime, testing
+from hetir.backends import cpu
 from hetir.checkpoint import StopAt
 from hetir.emulator.ascend.device import ORDER_VARIABLE
 from hetir.frontend import trace
@@ -49,6 +50,7 @@ from tests.property.regroup import regrouped
 from tests.unit import ptx_support
 from tests.unit.checkpoint_tools import evaluator as checked_evaluator
 from tests.unit.checkpoint_tools import hop, placed
+from tests.unit.cpu_support import enter
 
 Drawn = Case | SourceCase
 Check = Callable[[Any], None]
@@ -162,6 +164,16 @@ def draw_cpu(seed: int, random: Random) -> tuple[Drawn, list[tuple[str, Check]]]
         if not options["fixed"]:
             options["lanes"] = 0
         checks.append((named("cpu", options), agrees(OnDevice(device="cpu", **options))))
+    order = random.randrange(1 << 20)
+
+    def one_by_one(kernel: Kernel, arguments: list[Any], grid: Any, workgroup: Any) -> None:
+        artifact = cpu.compile_kernel(kernel, optimise=0, workgroup=workgroup)
+        run = enter(artifact, arguments, grid, workgroup)
+        for group in Random(order).sample(range(prod(grid)), prod(grid)):
+            run(group, group + 1)
+
+    if random.randrange(3) == 0:
+        checks.append(("cpu, workgroups one by one in another order", agrees(one_by_one)))
     return hetir_case(seed), checks
 
 
