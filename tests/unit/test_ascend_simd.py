@@ -248,11 +248,26 @@ def test_bytes_and_halves_at_odd_places(workgroup: Any) -> None:
     agrees(shifted, (x, np.zeros_like(x), h), (6, 1, 1), workgroup)
 
 
+@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("workgroup", [(8, 4, 2), (16, 4, 1), (3, 5, 2), (1, 32, 1)])
-def test_workgroups_of_three_axes(workgroup: Any) -> None:
+def test_workgroups_of_three_axes(workgroup: Any, target: str) -> None:
     x = np.arange(7 * 9 * 21, dtype=np.int32).reshape(7, 9, 21)
     grid = tuple(-(-n // w) for n, w in zip(x.shape[::-1], workgroup, strict=True))
-    agrees(planes, (x, np.zeros_like(x)), grid, workgroup)
+    agrees(planes, (x, x - 5), grid, workgroup, target=target)
+
+
+@hetir.kernel
+def added_rows(x: hl.Array[hl.i32, 2], y: hl.Array[hl.i32, 2]):
+    j, i = hl.global_id(0), hl.global_id(1)
+    if i < x.shape[0] and j < x.shape[1]:
+        y[i, j] += x[i, j] * 2
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_ragged_rows_that_a_core_reads_and_writes_again(target: str) -> None:
+    """Where copies are of whole blocks, a row's last one holds what other workgroups write."""
+    x = np.arange(37 * 45, dtype=np.int32).reshape(37, 45)
+    agrees(added_rows, (x, x - 5), (2, 19, 1), (32, 2, 1), target=target)
 
 
 @hetir.kernel

@@ -458,7 +458,9 @@ __aicore__ inline void CopyBlocksIn(const LocalTensor<T> &to, GM_ADDR from, int6
                                     int32_t count) {
     constexpr int32_t block = 32 / sizeof(T);
     if (count <= 0) return;
-    DataCopy(to, Global<T>(from, offset), (count + block - 1) / block * block);
+    GlobalTensor<T> row;
+    row.SetGlobalBuffer(reinterpret_cast<__gm__ T *>(from + offset), count);
+    DataCopy(to, row, (count + block - 1) / block * block);
 }""",
     "CopyBlocksOut": """\
 // The whole blocks of 32 bytes among `count` elements.

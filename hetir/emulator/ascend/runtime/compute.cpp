@@ -696,14 +696,16 @@ void check_copy(const Copy &copy) {
         refuse("count", copy.line, "DataCopyPad with a negative stride");
 }
 
-// How much of a block lies in its array. Without DataCopyPad the last block of 32 bytes is read
-// whole: allocations are documented to go on for 32 bytes, whose content nobody may use.
+// How much of a copy lies in its array, and in what SetGlobalBuffer was told. Without DataCopyPad
+// the last block of 32 bytes is read whole: allocations are documented to go on for 32 bytes, and
+// nobody may use what is there.
 uint64_t bytes_there(const Copy &copy, uint64_t global) {
     const Region *region = region_of(global);
     const bool rounded = job.arch == 2002 && !copy.to_global && region != nullptr;
-    const uint64_t past = rounded && global + copy.block_bytes > region->end
-                              ? global + copy.block_bytes - region->end
-                              : 0;
+    if (!rounded) return copy.block_bytes;
+    const uint64_t told = copy.global_bytes != 0 ? copy.global_bytes : region->end;
+    const uint64_t end = std::min(region->end, told), stop = global + copy.block_bytes;
+    const uint64_t past = stop > end ? stop - end : 0;
     return past < block_bytes ? copy.block_bytes - past : copy.block_bytes;
 }
 
