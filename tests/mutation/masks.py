@@ -57,7 +57,7 @@ MUTANTS = (
     Mutant("a gather reads no lane", "accesses",
            '                    f"{self.of(\'i1\')} {self.flags(self.mask)}",\n'
            '                    f"{vector} poison",\n                    pointers=True,',
-           '                    f"{self.of(\'i1\')} {NONE}",\n'
+           '                    f"{self.of(\'i1\')} zeroinitializer",\n'
            '                    f"{vector} poison",\n                    pointers=True,'),
     Mutant("a scatter writes all lanes", "accesses",
            'f"{self.of(\'ptr\')} align {element.bytes} {where}",\n'

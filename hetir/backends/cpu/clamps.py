@@ -12,7 +12,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from hetir.backends.cpu.slots import TWICE, Slots, size_of_body
+from hetir.backends.cpu.slots import Slots, is_short
 from hetir.backends.cpu.vectors import Rep
 from hetir.ir import ops
 from hetir.ir.core import Operation, Value
@@ -41,12 +41,14 @@ class Clamps(Slots):
     _unclamped: set[Value]
     _clamp_depth: int
 
-    def _clamps(self, body: Sequence[Operation]) -> bool:
-        """Whether to tell the vectors apart in a region's rest, which begins with a clamp."""
-        if self.mask is not None or self._clamp(body[0]) is None:
-            return False
-        small = self._clamp_depth < _DEEPEST and size_of_body(body) <= TWICE
-        return self._retreat is not None or small
+    def _clamps(self, body: Sequence[Operation], index: int) -> bool:
+        """Whether to tell the vectors apart from an op of a region on, which is a clamp."""
+        return (
+            self.mask is None
+            and self._clamp_depth < _DEEPEST
+            and self._clamp(body[index]) is not None
+            and (self._retreat is not None or is_short(body, index))
+        )
 
     def _clamp(self, op: Operation) -> _Clamp | None:
         """What a `min` or `max` of a line and what is alike in all lanes asks, or None."""
@@ -69,9 +71,11 @@ class Clamps(Slots):
         if self._retreat is not None:
             code.branch(guard, inside, self._retreat)
             code.start(inside)
+            self._clamp_depth += 1
             for op in done:
                 self._watch(op)
             self._region([op for op in body if op not in done])
+            self._clamp_depth -= 1
             return
         left, border, end = self._slot_of("i1", "after"), code.fresh("border"), code.fresh("met")
         code.branch(guard, inside, border)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from hetir.backends.cpu.clamps import Clamps
-from hetir.backends.cpu.slots import TWICE, size_of_body
+from hetir.backends.cpu.slots import is_short
 from hetir.backends.cpu.vectors import Rep
 from hetir.ir import ops
 from hetir.ir.core import Operation
@@ -20,13 +20,13 @@ from hetir.ir.types import I64
 class Folds(Clamps):
     """Tells distances apart."""
 
-    def _folds(self, body: Sequence[Operation]) -> bool:
-        """Whether to tell distances apart in a region's rest, which begins with an `and`."""
+    def _folds(self, body: Sequence[Operation], index: int) -> bool:
+        """Whether to tell distances apart from an op of a region on, which is an `and`."""
         cases = self.width.bit_length() + 1
         return (
             self._clamp_depth == 0
-            and self._fold(body[0]) is not None
-            and cases * size_of_body(body) <= TWICE
+            and self._fold(body[index]) is not None
+            and is_short(body, index, cases)
         )
 
     def _fold(self, op: Operation) -> tuple[str, str] | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from hetir.backends.cpu.loops import Loops
 from hetir.backends.cpu.program import Leaf
-from hetir.backends.cpu.slots import TWICE, Slot, State, Target, size_of_body
+from hetir.backends.cpu.slots import Slot, State, Target, is_short, size_of_body
 from hetir.backends.cpu.vectors import NONE, Rep
 from hetir.backends.llvm.code import scalar_type
 from hetir.ir import ops
@@ -62,10 +62,10 @@ class MaskedLeaf(Loops):
                 return
             if not op.spec.pure and op.spec is not ops.LOAD:
                 self._retreat = None
-            if not op.regions and self._clamps(body[index:]):
+            if self._clamps(body, index):
                 self._border(body[index:])
                 return
-            if not op.regions and self._folds(body[index:]):
+            if self._folds(body, index):
                 self._unfold(body[index:])
                 return
             if not op.regions:
@@ -114,7 +114,7 @@ class MaskedLeaf(Loops):
             if not self._state.dead:
                 self._put_mask(left, self.mask)
 
-        if twice and size_of_body(body) <= TWICE:
+        if twice and is_short(body):
             full, part = code.fresh("all"), code.fresh("part")
             code.branch(self._all(mask), full, part)
             code.start(full)

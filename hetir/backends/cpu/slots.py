@@ -212,6 +212,16 @@ class Slots(Lanes):
         return rep
 
 
+def is_short(body: Sequence[Operation], start: int = 0, times: int = 1) -> bool:
+    """Whether so many copies of a body, from an index on, are few enough ops."""
+    left = TWICE // times
+    for index in range(start, len(body)):
+        left -= size_of_body((body[index],))
+        if left < 0:
+            return False
+    return True
+
+
 def size_of_body(body: Sequence[Operation]) -> int:
     """How many ops there are, inner ones too."""
     return sum(1 for _ in walk(Region((), tuple(body))))
