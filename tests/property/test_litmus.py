@@ -52,6 +52,7 @@ STYLES = {
 }
 LONG_RUN = 100_000
 PAGE = Path(__file__).parents[2] / "docs" / "memory-model.md"
+COLUMNS = ("programs", "runs", "seen", "allowed", "forbidden")
 RECORD = Path(__file__).with_name("litmus_runs.json")
 
 
@@ -341,9 +342,7 @@ def test_a_hundred_thousand_runs(name: str) -> None:
         wanted = LONG_RUN * (number + 1) // len(cases) - sum(r["runs"] for r in table.values())
         launches = max(1, -(-wanted // chosen.launch_of(found).instances))
         tally = hold(chosen, found, launches, number)
-        row = table.setdefault(
-            found.name, dict.fromkeys(("programs", "runs", "allowed", "seen", "forbidden"), 0)
-        )
+        row = table.setdefault(found.name, dict.fromkeys(COLUMNS, 0))
         if tally is not None:
             row["programs"] += 1
             row["runs"] += tally.runs
@@ -370,3 +369,14 @@ def test_the_last_long_run_saw_nothing_forbidden() -> None:
         assert sum(row["runs"] for row in rows.values()) >= LONG_RUN, name
         assert all(row["forbidden"] == 0 for row in rows.values()), name
         assert all(row["seen"] <= row["allowed"] for row in rows.values()), name
+
+
+def test_the_page_says_what_the_long_run_saw() -> None:
+    recorded = json.loads(RECORD.read_text(encoding="utf-8"))
+    rows = {
+        tuple(f"{sum(row[what] for row in run['shapes'].values()):,}" for what in COLUMNS)
+        for run in recorded.values()
+    }
+    table = PAGE.read_text(encoding="utf-8").partition("| outcomes seen |")[2]
+    cells = [line.split(" | ")[1:] for line in table.splitlines()[2:8]]
+    assert {tuple(cell.rstrip(" |") for cell in row) for row in cells} == rows
