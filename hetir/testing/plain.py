@@ -1,21 +1,21 @@
-"""Runs a kernel's source as plain Python, one work-item at a time: a second opinion on tracing.
+"""Typed numbers, vectors and arrays in plain Python, computed by the op table.
 
-Python itself does the control flow; numbers are typed and computed by the op table. Both
-sides of an operation must have one type, and work-items cannot wait for each other.
+Python itself works out expressions; what types they have is said here again, apart from the
+frontend.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from hetir.ir import ops
 from hetir.ir.build import bits_of
-from hetir.ir.types import BOOL, I64, SCALARS, Scalar
+from hetir.ir.literals import shown
+from hetir.ir.types import BF16, BOOL, F16, F32, I64, SCALARS, Scalar
 
 
 class Number:
@@ -32,6 +32,14 @@ class Number:
 
     def __index__(self) -> int:
         return int(self.lane[0])
+
+    def __str__(self) -> str:
+        value = self.lane[0]
+        plain = value.item() if self.kind.is_int or self.kind == BOOL else float(value)
+        return shown(self.kind, plain)
+
+    def __format__(self, spec: str) -> str:
+        return str(self)
 
     def to(self, kind: Scalar) -> Number:
         """The value as another type."""
@@ -58,9 +66,47 @@ def number(kind: Scalar, value: Any) -> Number:
     return Number(kind, one if kind == BOOL else one.view(kind.numpy))
 
 
+def common(one: Scalar, two: Scalar) -> Scalar | None:
+    """The type of an operation on two types, or None where a cast is asked for."""
+    if one == two or two == BOOL:
+        return one
+    if one == BOOL or two.is_float > one.is_float:
+        return two
+    if one.is_float > two.is_float:
+        return one
+    if {one, two} == {F16, BF16}:
+        return F32
+    if one.is_float or one.signed == two.signed:
+        return max(one, two, key=lambda t: t.bits)
+    signed, unsigned = (one, two) if one.signed else (two, one)
+    if signed.bits > unsigned.bits:
+        return signed
+    return SCALARS.get(f"i{2 * unsigned.bits}")
+
+
+def together(values: Sequence[Any]) -> list[Any]:
+    """Numbers of unlike types in their common one; Python numbers as they are."""
+    kinds = [v.kind for v in values if isinstance(v, Number)]
+    if not kinds or len(set(kinds)) == 1:
+        return list(values)
+    kind = kinds[0]
+    for other in kinds[1:]:
+        found = common(kind, other)
+        assert found is not None, f"{kind} meets {other}"
+        kind = found
+    return [v.to(kind) if isinstance(v, Number) else v for v in values]
+
+
 def _binary(name: str, *, swapped: bool = False) -> Callable[[Number, Any], Number]:
     def run(one: Number, two: Any) -> Number:
-        return apply(ops.TABLE[name], *((two, one) if swapped else (one, two)))
+        pair = [two, one] if swapped else [one, two]
+        if name in ("shl", "shr"):
+            pair[1] = number(pair[0].kind, pair[1]) if isinstance(pair[0], Number) else pair[1]
+        else:
+            pair = together(pair)
+        if name == "div" and not any(isinstance(v, Number) and v.kind.is_float for v in pair):
+            pair = [number(F32, v) for v in pair]
+        return apply(ops.TABLE[name], *pair)
 
     return run
 
@@ -109,7 +155,7 @@ class Vector:
         return picked[0] if len(picked) == 1 else Vector(picked)
 
 
-def _each(run: Callable[..., Any]) -> Callable[..., Any]:
+def each(run: Callable[..., Any]) -> Callable[..., Any]:
     """A function of numbers, which of vectors is done to each element."""
 
     def spread(*values: Any) -> Any:
@@ -123,11 +169,11 @@ def _each(run: Callable[..., Any]) -> Callable[..., Any]:
 
 
 for _name in ("add", "sub", "mul", "floordiv", "mod", "lt", "gt", "eq"):
-    setattr(Vector, f"__{_name}__", _each(getattr(Number, f"__{_name}__")))
-Vector.__neg__ = _each(Number.__neg__)  # pyright: ignore
+    setattr(Vector, f"__{_name}__", each(getattr(Number, f"__{_name}__")))
+Vector.__neg__ = each(Number.__neg__)  # pyright: ignore
 
 
-class _Array:
+class Array:
     """An array argument."""
 
     def __init__(self, kind: Scalar, data: Any) -> None:
@@ -136,137 +182,27 @@ class _Array:
         self.shape = [number(I64, n) for n in data.shape]
 
     def place(self, index: Any) -> tuple[int, ...]:
+        """The indices, in bounds."""
         several = index if len(self.data.shape) > 1 else (index,)
         place = tuple(int(i) for i in several)
         if any(not 0 <= i < n for i, n in zip(place, self.data.shape, strict=True)):
             raise IndexError(f"{place} lies outside {self.data.shape}")
         return place
 
-    def __getitem__(self, index: Any) -> Number:
+    def __getitem__(self, index: Any) -> Number | Array:
+        several = cast("tuple[Any, ...]", index if isinstance(index, tuple) else (index,))
+        if any(isinstance(i, slice) for i in several):
+            picks = [_slice(i) for i in several]
+            return Array(self.kind, self.data[tuple(picks)])
         return Number(self.kind, self.data[self.place(index)])
 
     def __setitem__(self, index: Any, value: Any) -> None:
         self.data[self.place(index)] = number(self.kind, value).lane[0]
 
 
-def run_plain(
-    source: str,
-    name: str,
-    kinds: Sequence[Scalar],
-    arguments: Sequence[Any],
-    grid: tuple[int, int, int],
-    workgroup: tuple[int, int, int],
-) -> None:
-    """Run the function `name` of the source for every work-item; arrays are written in place."""
-    item = SimpleNamespace()
-    namespace: dict[str, Any] = {"hl": language(item), "range": _range}
-    exec(compile(source, "<plain>", "exec"), namespace)  # our own generated text
-    bound = [
-        Number(k, a) if np.ndim(a) == 0 else _Array(k, a)
-        for k, a in zip(kinds, arguments, strict=True)
-    ]
-    for group in itertools.product(*(range(n) for n in grid)):
-        for local in itertools.product(*(range(n) for n in workgroup)):
-            item.group_id, item.local_id = group, local
-            item.group_size, item.num_groups = workgroup, grid
-            namespace[name](*bound)
-
-
-def _range(*bounds: Any) -> Iterator[Number]:
-    """Python's range; a step of 0 runs nothing."""
-    numbers = [int(b) for b in bounds]
-    if len(numbers) == 3 and numbers[2] == 0:
-        return
-    for index in range(*numbers):
-        yield number(I64, index)
-
-
-class _Type:
-    """`hl.i32(x)`."""
-
-    def __init__(self, kind: Scalar) -> None:
-        self.kind = kind
-
-    def __call__(self, value: Any) -> Number:
-        return number(self.kind, value)
-
-    def vector(self, length: int) -> Callable[..., Vector]:
-        """`hl.vector(hl.i32, length)`."""
-
-        def make(*values: Any) -> Vector:
-            flat = [n for v in values for n in (v if isinstance(v, Vector) else (v,))]
-            return Vector([number(self.kind, n) for n in flat * (length // len(flat))])
-
-        return make
-
-
-def _where(condition: Any, a: Any, b: Any) -> Any:
-    return a if condition else b
-
-
-def _dot(a: Vector, b: Vector) -> Number:
-    total, *rest = [apply(ops.MUL, *pair) for pair in zip(a, b, strict=True)]
-    for product in rest:
-        total = apply(ops.ADD, total, product)
-    return total
-
-
-def _insert(v: Vector, index: Any, value: Any) -> Vector:
-    items = list(v)
-    items[int(index)] = number(items[0].kind, value)
-    return Vector(items)
-
-
-def _load_vector(x: _Array, index: Any, length: int) -> Vector:
-    *outer, last = map(int, index)
-    return Vector([x[(*outer, last + i)] for i in range(length)])
-
-
-def _store_vector(x: _Array, index: Any, value: Vector) -> None:
-    *outer, last = map(int, index)
-    for i, item in enumerate(value):
-        x[(*outer, last + i)] = item
-
-
-def _function(spec: ops.Spec) -> Callable[..., Number]:
-    def run(*values: Any) -> Number:
-        return apply(spec, *values)
-
-    return run
-
-
-def _id(item: Any, name: str) -> Callable[[int], Number]:
-    def run(axis: int) -> Number:
-        if name == "global_id":
-            start = item.group_id[axis] * item.group_size[axis]
-            return number(I64, start + item.local_id[axis])
-        return number(I64, getattr(item, name)[axis])
-
-    return run
-
-
-def _cast(value: Any, kind: _Type) -> Number:
-    return number(kind.kind, value)
-
-
-def language(item: Any) -> SimpleNamespace:
-    """What `hl` is while the source runs: types, ids and the pure functions."""
-    simple = ("fma", "sqrt", "floor", "ceil", "trunc", "rint", "popcount", "clz", "mul_hi", "div")
-    names = (*simple, "rem", "abs", "min", "max", "min_number", "max_number")
-    ids = ("local_id", "group_id", "group_size", "num_groups", "global_id")
-    members: dict[str, Any] = {n: _each(_function(ops.TABLE[n])) for n in names}
-    members |= {("bool_" if t == BOOL else n): _Type(t) for n, t in SCALARS.items()}
-    members |= {n: _id(item, n) for n in ids}
-    return SimpleNamespace(
-        **members,
-        minimum_number=members["min_number"],
-        maximum_number=members["max_number"],
-        where=_each(_where),
-        vector=_Type.vector,
-        dot=_dot,
-        insert=_insert,
-        load_vector=_load_vector,
-        store_vector=_store_vector,
-        static_range=range,
-        cast=_cast,
-    )
+def _slice(given: Any) -> Any:
+    """A slice, or an index, with Python's own integers."""
+    if not isinstance(given, slice):
+        return int(given)
+    part = cast("Any", given)
+    return slice(*(None if b is None else int(b) for b in (part.start, part.stop, part.step)))

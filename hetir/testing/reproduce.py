@@ -6,7 +6,7 @@ import math
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -159,9 +159,9 @@ def _bytes(block: _Block) -> Any:
 
 def _place(argument: Any, blocks: Sequence[_Block]) -> str:
     """An argument as Python."""
-    if isinstance(argument, np.generic):
+    if not isinstance(argument, np.ndarray):
         return f"{_numbers(np.asarray(argument).reshape(1))}[0]"
-    array: Any = argument
+    array = cast("Any", argument)
     kind = _kind(array.dtype)
     if not array.size:
         return f"np.zeros({array.shape}, {kind})"

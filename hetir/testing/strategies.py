@@ -45,6 +45,8 @@ def _goes(draw: st.DrawFn) -> bool:
 
 
 @st.composite
-def sources(draw: st.DrawFn, statements: int = 6, depth: int = 3) -> SourceCase:
-    """Kernels as Python source, each with a launch and arguments."""
-    return generate_source(_choices(draw), statements, depth)
+def sources(
+    draw: st.DrawFn, statements: int = 6, depth: int = 3, *, reports: bool = False
+) -> SourceCase:
+    """Kernels as Python source, each with a launch and arguments (see `generate_source`)."""
+    return generate_source(_choices(draw), statements, depth, reports=reports)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from hetir import emulator, testing
+from hetir import testing
 from hetir.frontend import trace
 from hetir.ir import ops
 from hetir.ir.build import Builder
@@ -285,27 +285,28 @@ def test_python_and_traced_sources_agree():
     """Python itself runs the source; the traced, inlined and simplified kernels must agree."""
     for number in range(25):
         seed = 10_000 + number if number < 12 else FRESH + number
-        case = testing.generate_source(random.Random(seed).randrange)
+        case = testing.generate_source(random.Random(seed).randrange, reports=True)
         module = trace(case.function(), case.types())
         verify(module)
         kernel = inline(module)
-        expected = case.plain()
+        expected, said = case.ran()
         for form in (kernel, simplify(kernel), lower_exits(kernel)):
             verify(form)
             arguments = case.arguments()
-            report = emulator.run(form, arguments, case.grid, case.workgroup)
-            assert not report.faults, f"seed {seed}\n{case.source}\n{report}"
+            found = testing.evaluator(form, arguments, case.grid, case.workgroup)
             wrong = testing.differences(expected, case.written(arguments))
+            wrong += said.differences(found)
             assert not wrong, f"seed {seed}\n{case.source}\n{wrong}"
 
 
 @settings(QUICK, max_examples=10)
-@given(testing.sources())
+@given(testing.sources(reports=True))
 def test_drawn_sources_agree(case):
     kernel = inline(trace(case.function(), case.types()))
     arguments = case.arguments()
-    assert not emulator.run(kernel, arguments, case.grid, case.workgroup).faults
-    assert not testing.differences(case.plain(), case.written(arguments))
+    found = testing.evaluator(kernel, arguments, case.grid, case.workgroup)
+    expected, said = case.ran()
+    assert not testing.differences(expected, case.written(arguments)) + said.differences(found)
 
 
 @pytest.mark.parametrize("name", ["sub", "shr", "lt", "div"])

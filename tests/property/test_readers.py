@@ -158,7 +158,7 @@ def test_a_million_mutated_files(modules, tmp_path, name):
 
 
 # what reads Python: annotations of the kernel's own source, and our own generated text
-EVALUATES = {"frontend/parameters.py", "testing/plain.py", "testing/sources.py"}
+EVALUATES = {"frontend/parameters.py", "testing/plain_language.py", "testing/plain_run.py"}
 BANNED = {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
 
 
