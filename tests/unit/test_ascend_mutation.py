@@ -39,8 +39,8 @@ def test_a_part_of_what_is_there_is_taken_evenly() -> None:
 @pytest.mark.slow
 @needs_compiler
 def test_of_the_whole_library() -> None:
-    """By proof all of them, by runs most."""
-    found = [*rows(library.NAMES, ALL)]
+    """By proof all of them; of up to 24 of a kernel runs show most."""
+    found = [*rows(library.NAMES, 24)]
     assert all(map(all_missed, found))
     there, _, taken, seen = (sum(r.counts[n] for r in found) for n in range(4))
     assert there > 4000

@@ -195,6 +195,26 @@ def test_copies_into_vectors_are_double_buffered() -> None:
     assert calls == sorted(calls)
 
 
+@hetir.kernel
+def carried(x: hl.Array[hl.f32, 1], y: hl.Array[hl.f32, 1], times: hl.i32):
+    i = hl.global_id(0)
+    value = x[i]
+    for turn in range(times):
+        value = value * 0.5 + turn
+    y[i] = value
+
+
+def test_vectors_wait_for_each_other_in_what_a_queue_copies_out() -> None:
+    """The queue orders its buffer's vectors and the copy, not the vectors among themselves."""
+    x = np.arange(128, dtype=np.float32)
+    text = hetir.compile(
+        carried, "f32[::1], f32[::1], i32", target="ascend:910b", workgroup=64
+    ).text
+    assert "TQue<TPosition::VECOUT, 2> value_queue;" in text
+    for order in ORDERS:
+        agrees(carried, (x, np.zeros_like(x), 3), (2, 1, 1), (64, 1, 1), order=order)
+
+
 def test_stores_are_double_buffered_so_that_they_overlap_with_vectors() -> None:
     """Only a queue's space makes vectors wait for a copy, and it was freed one iteration before."""
     text = hetir.compile(

@@ -17,6 +17,7 @@ from hetir.backends.ascend.simd_program import (
     Branch,
     Buffer,
     Declare,
+    Global,
     Instr,
     Loop,
     Node,
@@ -172,11 +173,17 @@ def _rewrite(candidate: _Candidate, queue: Queue) -> None:
 
 
 def _forget(program: Block, buffer: Buffer) -> None:
-    """The queue orders what touches its buffers: flags need not."""
+    """The queue orders copies and vectors: flags need not. Vectors among themselves still do."""
+    place = Global(f"{buffer.name} of a queue")
+
+    def left(instr: Instr, accesses: Sequence[Access]) -> tuple[Access, ...]:
+        others = (a for a in accesses if a.place is not buffer)
+        own = any(a.place is buffer for a in accesses) and instr.pipe == "V"
+        return (*others, *((Access(place),) if own else ()))
+
     for node in _nodes(program):
         if isinstance(node, Instr):
-            node.reads = tuple(a for a in node.reads if a.place is not buffer)
-            node.writes = tuple(a for a in node.writes if a.place is not buffer)
+            node.reads, node.writes = left(node, node.reads), left(node, node.writes)
 
 
 def _nodes(block: Block) -> Iterator[Node]:
