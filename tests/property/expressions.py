@@ -103,7 +103,7 @@ class _Writer:
         self.random, self.size = random, 2 * OPS if wide else OPS
         family: Sequence[str] = _FAMILIES[seed % len(_FAMILIES)]
         if wide:
-            family = [s.name for s in random.sample(PURE, 14)]
+            family = ["cast", "bitcast", *(s.name for s in random.sample(PURE, 12))]
         self.types = list(dict.fromkeys([*self.related(list(types), "cast" in family), BOOL]))
         self.specs = self.chosen(family)
         self.builder = Builder()

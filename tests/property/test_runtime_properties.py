@@ -383,7 +383,7 @@ def test_checkpoint_files_come_back_and_no_changed_byte_is_read(tmp_path, monkey
         tensors = {}
         for number in range(random.randrange(4)):
             kind = random.choice(list(SCALARS.values()))
-            shape = tuple(random.randrange(5) for _ in range(random.randrange(3)))
+            shape = tuple(random.randrange(9) for _ in range(random.randrange(3)))
             count = int(np.prod(shape)) * kind.bytes
             raw = maker.integers(0, 2 if kind.kind == "bool" else 256, count, np.uint8)
             tensors[f"t{number}"] = raw.view(kind.numpy).reshape(shape)
