@@ -381,11 +381,16 @@ def _register_backward(
     """Say how gradients are made: for `torch.func`, and where torch dispatches to autograd."""
     if isinstance(backward, Operator):
         _check_backward(made, backward)
-    derivative = _derivative(made, backward, rule)
+    derivative = _derivative(made, backward)
 
     def below(*inputs: Any) -> Any:
         with _torch._C._AutoDispatchBelowAutograd():
             return made.call(*inputs)
+
+    def forward(ctx: Any, *inputs: Any) -> Any:
+        output = below(*inputs)
+        _keep(ctx, inputs, output)
+        return output
 
     def autograd(*inputs: Any) -> Any:
         if _transforms_active():
@@ -399,26 +404,31 @@ def _register_backward(
             return function.apply(*inputs)
         return below(*inputs)
 
-    function: Any = type(f"{made.name} below", (derivative,), {"forward": staticmethod(below)})
+    # torch binds arguments anew in each call of a function that sets its context up by itself
+    function: Any = type(f"{made.name} below", (derivative,), {"forward": staticmethod(forward)})
     library.impl(made.name.partition("::")[2], autograd, "Autograd")
     # a level of transforms after another: the call goes on with those that are left
-    _FUNCTIONS[made.name] = type(made.name, (derivative,), {"forward": staticmethod(made)})
+    parts = {"forward": made, "setup_context": _keep, "vmap": rule}
+    _FUNCTIONS[made.name] = type(
+        made.name, (derivative,), {name: staticmethod(part) for name, part in parts.items()}
+    )
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    """Save what a backward takes."""
+    results = _several(output)
+    tensors = [v for v in (*inputs, *results) if isinstance(v, torch.Tensor)]
+    ctx.save_for_backward(*tensors)
+    ctx.numbers = [None if isinstance(v, torch.Tensor) else v for v in inputs]
+    ctx.set_materialize_grads(True)
 
 
 def _derivative(
-    made: Operator, backward: Operator | Backward | None, rule: Callable[..., Any]
+    made: Operator, backward: Operator | Backward | None
 ) -> type[torch.autograd.Function]:
     """What an autograd function of the operator has but for its `forward`."""
 
     class Derivative(torch.autograd.Function):
-        @staticmethod
-        def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-            results = _several(output)
-            tensors = [v for v in (*inputs, *results) if isinstance(v, torch.Tensor)]
-            ctx.save_for_backward(*tensors)
-            ctx.numbers = [None if isinstance(v, torch.Tensor) else v for v in inputs]
-            ctx.set_materialize_grads(True)
-
         @staticmethod
         def backward(ctx: Any, *grads: torch.Tensor) -> tuple[Any, ...]:
             saved = iter(ctx.saved_tensors)
@@ -434,10 +444,6 @@ def _derivative(
             if isinstance(found, tuple | list):
                 return tuple(cast("Sequence[Any]", found))
             return (found,)
-
-        @staticmethod
-        def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Any, Any]:
-            return rule(info, in_dims, *inputs)
 
         @staticmethod
         def jvp(ctx: Any, *tangents: Any) -> Any:
