@@ -53,9 +53,19 @@ PARTS: dict[str, Part] = {
     "frontend": _tests(
         _GENERATED, "test_python_and_traced_sources_agree", "test_drawn_sources_agree"
     ),
-    "mappings": _tests(
-        "tests/property/test_mapping_fuzz.py", "test_lowered_programs_do_only_what_hetir_allows"
-    ),
+    **{
+        f"{name} orders": _tests(
+            "tests/property/test_mapping_fuzz.py",
+            f"test_lowered_programs_do_only_what_hetir_allows[{target}-0]",
+        )
+        for name, target in {
+            "ptx": "ptx:sm_75",
+            "opencl": "spirv:opencl",
+            "vulkan": "spirv:vulkan",
+            "x86": "cpu:x86-64",
+            "aarch64": "cpu:aarch64",
+        }.items()
+    },
     "cpu": _on("cpu", "cpu by 4", "cpu by 8"),
     "cpu ops": _ops("cpu", "cpu in vectors"),
     "ptx": _on("ptx"),
