@@ -58,7 +58,8 @@ class Point:
 
     `depth` counts the loops around it, and `blocks` are the blocks around it from the outermost.
     `apart` of a following point says that iterations share no global data. `runs` and `copies`
-    are what the instruction leaves pending, and what of that a cache may hide.
+    are what the instruction leaves pending, and what of that a cache may hide; what is `renewed`
+    is over.
     """
 
     number: int
@@ -69,6 +70,7 @@ class Point:
     waits: tuple[Wait, ...] = ()
     runs: int = 0
     copies: int = 0
+    renewed: int = 0
 
 
 class Memory:
@@ -94,6 +96,8 @@ class Memory:
         point.waits = self.waits([instr])
         point.runs = self._at(reads, instr.pipe, 0) | self._at(writes, instr.pipe, 1)
         point.copies = point.runs & self.shared if instr.pipe == "MTE3" else 0
+        known = [Access(place) for place in instr.renews if place in self.places]
+        point.renewed = self._every(self._cells(known), (0, 1))
 
     def waits(self, instrs: Iterable[Instr]) -> tuple[Wait, ...]:
         """What each pipe must not find pending when some instructions begin."""
@@ -277,6 +281,8 @@ class Flow:
         instr = point.instr
         if instr is None:
             return state
+        if point.renewed:
+            state = _gathered((k, a & ~point.renewed) for k, a in state.items())
         own = _bit("S") if instr.pipe == "S" else 0
         state = _begun(point.runs & ~point.copies, own | _FRESH, state)
         state = _begun(point.copies, own, state)

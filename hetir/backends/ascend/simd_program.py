@@ -56,7 +56,8 @@ class Instr:
     """Lines of C++ that one pipe executes. Scalars are not tracked: the scalar unit is in order.
 
     `leaves` says that the lines may leave the innermost loop. `syncs` go before it; `orders` are
-    pairs of pipes between which the lines themselves set and wait for a flag.
+    pairs of pipes between which the lines themselves set and wait for a flag; of the places that
+    it `renews` all accesses are over.
     """
 
     pipe: str
@@ -67,6 +68,7 @@ class Instr:
     op: str = ""
     syncs: list[Sync] = field(default_factory=list["Sync"])
     orders: tuple[tuple[str, str], ...] = ()
+    renews: tuple[Place, ...] = ()
 
 
 @dataclass(eq=False, slots=True)

@@ -66,8 +66,9 @@ def through_queues(program: Block, room: int) -> list[Queue]:
         if taken == MOST or queue.bytes - each.buffer.bytes > room:
             continue
         room -= queue.bytes - each.buffer.bytes
-        _rewrite(each, queue)
-        _forget(program, each.buffer)
+        place = Global(f"{each.buffer.name} of a queue")
+        _rewrite(each, queue, place)
+        _forget(program, each.buffer, place)
         found.append(queue)
     return found
 
@@ -144,7 +145,7 @@ def _leaves(node: Node) -> bool:
     return isinstance(node, Instr) and node.leaves
 
 
-def _rewrite(candidate: _Candidate, queue: Queue) -> None:
+def _rewrite(candidate: _Candidate, queue: Queue, place: Global) -> None:
     """Put the queue's calls around the first use and the last."""
     buffer, nodes = candidate.buffer, candidate.block.nodes
     first, last = _extent(candidate)
@@ -163,7 +164,11 @@ def _rewrite(candidate: _Candidate, queue: Queue) -> None:
     at = first + 1 if incoming else last - 1
     candidate.block.nodes = [
         *nodes[:first],
-        Instr("S", [f"{tensor} {filled} = {queue.name}.AllocTensor<{buffer.kind}>();"]),
+        Instr(
+            "S",
+            [f"{tensor} {filled} = {queue.name}.AllocTensor<{buffer.kind}>();"],
+            renews=(place,),
+        ),
         *nodes[first:at],
         Instr("S", handing, orders=(_PIPES[queue.position],)),
         *nodes[at:last],
@@ -172,9 +177,8 @@ def _rewrite(candidate: _Candidate, queue: Queue) -> None:
     ]
 
 
-def _forget(program: Block, buffer: Buffer) -> None:
+def _forget(program: Block, buffer: Buffer, place: Global) -> None:
     """The queue orders copies and vectors: flags need not. Vectors among themselves still do."""
-    place = Global(f"{buffer.name} of a queue")
 
     def left(instr: Instr, accesses: Sequence[Access]) -> tuple[Access, ...]:
         others = (a for a in accesses if a.place is not buffer)

@@ -41,7 +41,7 @@ class _Point:
     """A step of the program, with the steps that may follow; `apart` marks a way to forget.
 
     Sets of accesses: `own` happen here, `rivals` conflict with what happens here, and `copied`
-    are global data that the scalar unit reads here.
+    are global data that the scalar unit reads here; those `renewed` here are over.
     """
 
     number: int
@@ -50,6 +50,7 @@ class _Point:
     own: int = 0
     rivals: int = 0
     copied: int = 0
+    renewed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,9 @@ class Checker:
                 point.rivals |= writers[span] | (readers[span] if writes else 0)
                 if _pipe(point.step) == "S" and isinstance(span[0], Global) and not writes:
                     point.copied |= writers[span] & self.of_pipe["MTE3"]
+            for place in point.step.renews if isinstance(point.step, Instr) else ():
+                span = _span(Access(place))
+                point.renewed |= readers.get(span, 0) | writers.get(span, 0)
 
     # ---- what is certain -------------------------------------------------------------------
 
@@ -154,6 +158,8 @@ class Checker:
         elif isinstance(step, Instr):
             for source, target in step.orders:
                 held = self._flagged(source, target, held)
+        if point.renewed:
+            held = _gathered((c, accesses & ~point.renewed) for c, accesses in held.items())
         if not point.own:
             return held
         new = {certain: accesses & ~point.own for certain, accesses in held.items()}
