@@ -33,7 +33,7 @@ from hetir.target import Assumptions, UnsupportedError
 
 __all__ = ["UnknownPtxTargetError", "compile_kernel", "emit_ir", "fingerprint", "sass"]
 
-VERSION = 6  # of the code that this backend writes, part of every key
+VERSION = 7  # of the code that this backend writes, part of every key
 USES = frozenset(("index_bits", "disjoint", "aligned"))
 """The fields of Assumptions that shape the code."""
 _NOTHING = Assumptions()

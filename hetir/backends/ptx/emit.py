@@ -196,19 +196,16 @@ class Emitter(Structured):
         return product
 
     def _is_aligned_stride(self, value: Value) -> bool:
-        """Whether this is the low half of a stride that is a multiple of 16.
-
-        A last axis may be contiguous, of which the promise says nothing.
-        """
+        """Whether this is the low half of a stride that is a multiple of 16."""
         cast = self._definitions.get(value)
         if cast is None or cast.spec is not ops.CAST:
             return False
         stride = self._definitions.get(cast.operands[0])
         if stride is None or stride.spec is not ops.STRIDE:
             return False
-        kind = stride.operands[0].type
-        last = isinstance(kind, ArrayType) and stride.attrs["axis"] == kind.ndim - 1
-        return not last and self.promises.aligned(stride.operands[0])
+        axis = stride.attrs["axis"]
+        assert isinstance(axis, int)
+        return self.promises.stride_aligned(stride.operands[0], axis)
 
     def _tags(self, op: Operation) -> str:
         """What is known of the array that an access touches."""

@@ -133,7 +133,7 @@ class Frame:
             found = self.code.add(f"sext i32 {self._argument(offset, 'i32', 8)} to i64")
         else:
             found = self._argument(offset, "i64", 8)
-        if self._promises.aligned(array):
+        if self._promises.stride_aligned(array, axis):
             self.code.assume_aligned(found)
         return found
 

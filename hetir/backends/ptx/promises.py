@@ -49,9 +49,10 @@ class Promises:
         """What the load of an array's address ends with."""
         return f", !align !{_ALIGNMENT}" if array in self._aligned else ""
 
-    def aligned(self, array: Value) -> bool:
-        """Whether the address and the strides are multiples of 16."""
-        return array in self._aligned
+    def stride_aligned(self, array: Value, axis: int) -> bool:
+        """Whether a byte stride is a multiple of 16; that of a last axis may be contiguous."""
+        kind = array.type
+        return array in self._aligned and isinstance(kind, ArrayType) and axis != kind.ndim - 1
 
     def text(self) -> list[str]:
         """The metadata."""
