@@ -124,7 +124,8 @@ def _quotient(tree: ast.expr, size: int) -> str | None:
 
 
 def _product(number: int, other: ast.expr, size: int) -> str | None:
-    if number % size:
+    # a cast of C++ reads as two comparisons, which lose its parentheses
+    if number % size or any(isinstance(part, ast.Compare) for part in ast.walk(other)):
         return None
     text = ast.unparse(other)
     return text if number == size else f"{number // size} * {grouped(text)}"
