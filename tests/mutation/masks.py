@@ -321,6 +321,7 @@ def _written_checks() -> Iterator[str]:
         vectors.test_bounds_at_every_lane(name, 4)
     vectors.test_strided_ranges_do_not_wrap_at_the_largest_index(4, 2**63 - 6)
     vectors.test_private_arrays_under_a_mask(4)
+    vectors.test_cheap_sides_of_a_branch(4)
     vectors.test_scatters_under_a_mask(4)
     vectors.test_ids_in_groups_of_every_shape((5, 3, 1))
     yield "kernels written for masks"

@@ -615,3 +615,28 @@ def test_values_from_one_subgroup_program_to_the_next(lanes):
     a = x.reshape(4, 8).cumsum(1)
     want = (a + x.reshape(4, 8)).max(1, keepdims=True) - a
     assert y.tolist() == want.ravel().tolist()
+
+
+CHEAP_SIDES = """kernel k(%x: array<i64[?], global> from 0) {
+  %i: i64 = local_id axis=0
+  %b: i64 = const 5
+  %c: bool = lt %i, %b
+  %r: i64 = if %c {
+    %t: i64 = add %i, %b
+    yield %t
+  } else {
+    %e: i64 = mul %i, %b
+    yield %e
+  }
+  store %x, %i, %r
+  return
+}
+"""
+
+
+@pytest.mark.parametrize("lanes", [0, 4, 8])
+def test_cheap_sides_of_a_branch(lanes):
+    x, i = np.zeros(8, np.int64), np.arange(8)
+    kernel = parse_kernel(CHEAP_SIDES)
+    testing.on_cpu(lanes=lanes, simplified=False)(kernel, [x], (1, 1, 1), (8, 1, 1))
+    assert (x == np.where(i < 5, i + 5, 5 * i)).all()
