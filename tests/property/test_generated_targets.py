@@ -20,17 +20,17 @@ SCALE = int(os.environ.get("HETIR_GENERATED", "100")) / 2000
 FRESH = random.SystemRandom().randrange(1 << 40)
 # cases of each part at full scale, and the least share in percent that its target must run
 CASES = {
-    "cpu": (40, 100),
-    "evaluator": (150, 100),
-    "forms": (40, 100),
-    "checkpoint": (20, 60),
-    "source": (12, 100),
-    "ptx": (70, 95),
-    "opencl": (60, 80),
-    "vulkan": (60, 60),
-    "ascend": (16, 50),
-    "ascend-310p": (14, 50),
-    "ascend-950": (14, 50),
+    "cpu": (30, 100),
+    "evaluator": (120, 100),
+    "forms": (30, 100),
+    "checkpoint": (14, 60),
+    "source": (8, 100),
+    "ptx": (50, 95),
+    "opencl": (45, 80),
+    "vulkan": (45, 60),
+    "ascend": (12, 50),
+    "ascend-310p": (10, 50),
+    "ascend-950": (12, 50),
 }
 
 
