@@ -50,6 +50,9 @@ def test_what_it_cannot_read_it_knows_nothing_of() -> None:
     assert facts.multiple("static_cast<int64_t>(x)") == 1
     assert facts.range_of("FloorRemainder<int64_t>(x, 4)") is None
     assert divided("static_cast<int64_t>(x)", 4) == "static_cast<int64_t>(x) / 4"
+    for operator in ("&", "|", "^", "<<", ">>"):  # g++ wants these parentheses
+        text = f"2 * ((a + b) {operator} 1)"
+        assert divided(text, 2) == f"({text}) / 2"
 
 
 @pytest.mark.parametrize(

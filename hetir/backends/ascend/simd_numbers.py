@@ -123,9 +123,16 @@ def _quotient(tree: ast.expr, size: int) -> str | None:
             return None
 
 
+_LOOSE = (
+    *(ast.Compare, ast.BoolOp, ast.IfExp),
+    *(ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift),
+)
+
+
 def _product(number: int, other: ast.expr, size: int) -> str | None:
-    # a cast of C++ reads as two comparisons, which lose its parentheses
-    if number % size or any(isinstance(part, ast.Compare) for part in ast.walk(other)):
+    # others would lose parentheses: a cast of C++ reads as two comparisons, and g++ wants more
+    # of them around bitwise operators than Python
+    if number % size or any(isinstance(part, _LOOSE) for part in ast.walk(other)):
         return None
     text = ast.unparse(other)
     return text if number == size else f"{number // size} * {grouped(text)}"
