@@ -6,8 +6,6 @@ from tests.mutation.fault import Fault
 
 _LLVM = "backends/llvm/rules.py"
 _SPIRV = "backends/spirv/rules.py"
-_VECTOR = "backends/ascend/simd_vector_rules.py"
-_SIMT = "backends/ascend/simt.py"
 _FRAME = "backends/ptx/frame.py"
 
 BACKENDS: tuple[Fault, ...] = (
