@@ -57,6 +57,7 @@ PARTS: dict[str, Part] = {
         f"{name} orders": _tests(
             "tests/property/test_mapping_fuzz.py",
             f"test_lowered_programs_do_only_what_hetir_allows[{target}-0]",
+            f"test_fenced_shapes_do_only_what_hetir_allows[{target}]",
         )
         for name, target in {
             "ptx": "ptx:sm_75",

@@ -87,10 +87,14 @@ def _edge(kind: Scalar, random: Random) -> Any:
 
 
 def expression(
-    seed: int, types: Sequence[Scalar] = tuple(SCALARS.values()), *, wide: bool = False
+    seed: int,
+    types: Sequence[Scalar] = tuple(SCALARS.values()),
+    *,
+    wide: bool = False,
+    family: Sequence[str] = (),
 ) -> Case:
     """The case of a seed, of some types (and bool); a wide one has more ops, of all families."""
-    return _Writer(seed, types, wide).case()
+    return _Writer(seed, types, wide, family).case()
 
 
 def _slots(spec: Spec) -> tuple[str, ...]:
@@ -98,10 +102,12 @@ def _slots(spec: Spec) -> tuple[str, ...]:
 
 
 class _Writer:
-    def __init__(self, seed: int, types: Sequence[Scalar], wide: bool) -> None:
+    def __init__(
+        self, seed: int, types: Sequence[Scalar], wide: bool, family: Sequence[str]
+    ) -> None:
         random = Random(f"expression {seed}")
         self.random, self.size = random, 2 * OPS if wide else OPS
-        family: Sequence[str] = _FAMILIES[seed % len(_FAMILIES)]
+        family = family or _FAMILIES[seed % len(_FAMILIES)]
         if wide:
             family = ["cast", "bitcast", *(s.name for s in random.sample(PURE, 12))]
         self.types = list(dict.fromkeys([*self.related(list(types), "cast" in family), BOOL]))

@@ -20,6 +20,7 @@ from tests.property.cells import SHARE, seeds
 from tests.property.expressions import expression
 
 ALL = tuple(SCALARS.values())
+SIGNED = tuple(t for t in ALL if t.is_int and t.signed)
 
 
 def cases(
@@ -29,9 +30,15 @@ def cases(
     return ((seed, expression(seed, types, wide=wide)) for seed in seeds(first, count))
 
 
+def divisions(count: int) -> Iterator[tuple[int, Case]]:
+    """Quotients and remainders of signed numbers, of which rewrites take most for unsigned."""
+    family = ("div", "rem", "floordiv", "mod")
+    return ((n, expression(n, SIGNED, family=family)) for n in seeds(3000, count))
+
+
 def test_no_pass_changes_a_bit():
     changed = Counter[str]()
-    for seed, case in cases(200, 0):
+    for seed, case in (*cases(200, 0), *divisions(20)):
         expected = case.run(testing.evaluator)
         for one in (*PASSES, simplify):
             kernel = one(case.kernel)

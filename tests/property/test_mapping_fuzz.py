@@ -31,6 +31,7 @@ from hetir.memory.lowering import (
 from hetir.memory.mapping import Promise, Violation, check_mapping, promise
 from hetir.memory.program import Order, Program, Scope
 from hetir.memory.random_programs import SHAPES, Generator
+from hetir.testing import litmus
 
 TARGETS = (PTX_SM_75, PTX_SM_90, OPENCL, VULKAN, X86, AARCH64)
 PROGRAMS, CHUNK = 1000, 250
@@ -87,6 +88,15 @@ def test_lowered_programs_do_only_what_hetir_allows(target: str, seed: int) -> N
         shaped += promised.program.name in SHAPES
     assert outcomes > 5 * CHUNK
     assert shaped > CHUNK // 4
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_fenced_shapes_do_only_what_hetir_allows(target: str) -> None:
+    """Every shape of relaxed accesses with each kind of fence between them."""
+    for fence in (Order.ACQUIRE, Order.RELEASE, Order.ACQ_REL, Order.SEQ_CST):
+        for name in SHAPES:
+            violation = check_mapping(litmus.shaped(name, fence=fence).promise, target)
+            assert violation is None, show(violation)
 
 
 @pytest.mark.slow

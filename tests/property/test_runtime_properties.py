@@ -376,15 +376,17 @@ def test_hetbins_come_back_and_no_changed_byte_is_read():
 
 def test_checkpoint_files_come_back_and_no_changed_byte_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint_file, "PIECE_BYTES", 64)
-    path = tmp_path / "job.hetck"
+    path, longest = tmp_path / "job.hetck", 0
     for seed in range(8):
         random = Random(f"checkpoints {seed}")
         maker = np.random.default_rng(seed)
         tensors = {}
-        for number in range(random.randrange(4)):
+        for number in range(seed % 4):
             kind = random.choice(list(SCALARS.values()))
-            shape = tuple(random.randrange(9) for _ in range(random.randrange(3)))
+            rows, columns = random.randrange(9), random.choice((random.randrange(9), 90))
+            shape = random.choice(((), (columns,), (rows, columns)))
             count = int(np.prod(shape)) * kind.bytes
+            longest = max(longest, count)
             raw = maker.integers(0, 2 if kind.kind == "bool" else 256, count, np.uint8)
             tensors[f"t{number}"] = raw.view(kind.numpy).reshape(shape)
         meta = {"format": 1, "seed": seed, "words": "x" * random.randrange(40)}
@@ -400,6 +402,7 @@ def test_checkpoint_files_come_back_and_no_changed_byte_is_read(tmp_path, monkey
         for at, changed in flips(data, random, 40):
             path.write_bytes(changed)
             assert refuses(lambda: checkpoint_file.read(path)), f"byte {at} of {len(data)}"
+    assert longest > 5 * checkpoint_file.PIECE_BYTES
 
 
 def test_cache_entries_come_back_or_are_refused(tmp_path):
