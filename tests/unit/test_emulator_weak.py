@@ -12,7 +12,7 @@ import hetir
 import hetir.lang as hl
 from hetir import emulator
 from hetir.compiler import prepare, record
-from hetir.emulator.weak import TooLargeError
+from hetir.emulator.weak import MixedElementsError, TooLargeError
 from tests.unit.weak_kernels import PLANTED, Plant
 
 MAKERS = {plant.maker: plant for plant in PLANTED}
@@ -150,3 +150,30 @@ def test_large_launches_are_refused() -> None:
     x = np.zeros(512, np.int32)
     with pytest.raises(TooLargeError, match="512 work-items are too many"):
         hetir.check(reads_nothing, (x,), 2, 256, weak=True)
+
+
+@hetir.kernel
+def through_both(x, y):
+    i = hl.global_id(0)
+    x[i] = 10 + i
+    hl.barrier()
+    y[i] = y[i] * 2
+
+
+def test_arrays_that_overlap_are_one_memory() -> None:
+    """Two names of one array, and views that meet in part: each write is seen by either name."""
+    for second, wanted in ((0, [20, 22, 24, 26, 4, 5]), (2, [10, 11, 24, 26, 8, 10])):
+        for seed in range(20):
+            memory = np.arange(6, dtype=np.int32)
+            views = memory[:4], memory[second : second + 4]
+            kernel = prepare(record(through_both, through_both.specialise(views)).module)
+            report = emulator.run(kernel, views, (1,), (4,), weak=True, seed=seed)
+            assert not report.faults, str(report)
+            assert memory.tolist() == wanted
+
+
+def test_overlapping_elements_that_do_not_coincide_are_refused() -> None:
+    memory = np.zeros(8, np.int32)
+    for other in (memory.view(np.int16), memory.view(np.int64)):
+        with pytest.raises(MixedElementsError, match="overlaps another array"):
+            hetir.check(through_both, (memory, other), grid=1, workgroup=2, weak=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hetir.diagnostics import LaunchError
 from hetir.emulator import access, atomics
 from hetir.emulator.faults import UninitialisedError
 from hetir.emulator.frame import Batch, Frame
@@ -18,6 +19,16 @@ from hetir.ir import numerics
 from hetir.ir.core import Operation
 from hetir.memory.machine import Machine, Place, Step
 from hetir.memory.program import Order, Scope
+
+
+class MixedElementsError(LaunchError):
+    """Two arguments overlap in the weak-memory mode, and their elements do not coincide.
+
+    Cause: it keeps what was written element by element, not byte by byte. Fix: arrays that do
+    not overlap, or views of one element type whose elements lie at the same places.
+    """
+
+    code = "HET611"
 
 
 class Memory:
@@ -32,6 +43,7 @@ class Memory:
         self.run, self.batch, self.random, self.report = run, batch, random, report
         self.machine = Machine(batch.count, self._within, random)
         self.sites: dict[Place, tuple[Buffer, int]] = {}
+        self.elements: dict[int, tuple[int, int]] = {}  # by the address of each of its bytes
         self.written: set[tuple[Buffer, int]] = set()
         self.idle = 0
 
@@ -69,9 +81,24 @@ class Memory:
     def place(self, buffer: Buffer, offset: int, dtype: np.dtype[Any]) -> Place:
         """The location of an element."""
         at = np.array([offset])
-        place = self.machine.place((buffer, offset), lambda: buffer.load(dtype, at).copy())
+        name: object = buffer, offset
+        if buffer.space == "global":  # arguments may overlap
+            name = self._element(buffer, buffer.address + offset, dtype.itemsize)
+        place = self.machine.place(name, lambda: buffer.load(dtype, at).copy())
         self.sites[place] = buffer, offset
         return place
+
+    def _element(self, buffer: Buffer, address: int, size: int) -> tuple[int, int]:
+        element = address, size
+        if self.elements.get(address) != element:
+            for byte in range(address, address + size):
+                if self.elements.setdefault(byte, element) != element:
+                    raise MixedElementsError(
+                        f"`{buffer.name}` overlaps another array whose elements lie otherwise, "
+                        "which the weak-memory mode cannot follow",
+                        hint="pass arrays that do not overlap, or views of one element type",
+                    )
+        return element
 
     def finish(self, step: Step) -> Lanes | None:
         """Let a step take effect; what it read."""
