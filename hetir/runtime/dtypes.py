@@ -34,8 +34,8 @@ def converter_of(dtype: str) -> Callable[[Any], Any]:
     """What turns a Python or NumPy scalar into an integer or, for f64, a Python float.
 
     Floats of 32 bits and fewer become the integer of their bits. Numbers become floats by one
-    rounding, to infinity where they are too large, and to the largest f8, which saturates. The
-    range of integers is the caller's to check.
+    rounding, to infinity where they are too large, and to the largest f8, which saturates; a
+    value that has the type already keeps its bits. The range of integers is the caller's to check.
     """
     match dtype:
         case "bool":
@@ -107,6 +107,8 @@ def _small_float(dtype: str) -> Callable[[Any], int]:
     largest = _LARGEST.get(dtype)
 
     def pack(value: Any) -> int:
+        if getattr(value, "dtype", None) == kind and value.ndim == 0:
+            return int(value.view(bits)[()])
         wide = _to_f64(_odd_f64(value) if _is_large(value) else value)
         if largest is not None and abs(wide) > largest:
             wide = largest if wide > 0 else -largest

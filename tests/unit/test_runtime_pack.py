@@ -92,6 +92,14 @@ def test_numbers_too_large(dtype, value, expected):
     assert (bits if dtype == "f64" else float(value_of(dtype, bits))) == expected
 
 
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f8e4m3", "f8e5m2"])
+def test_values_of_the_type_keep_their_bits(dtype):
+    """Infinities of f8, and the payload of a NaN, too."""
+    convert = converter_of(dtype)
+    for code in range(1 << (8 * NUMPY[dtype].itemsize)):
+        assert convert(value_of(dtype, code)) == code
+
+
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f32", "f8e4m3", "f8e5m2"])
 def test_nan_stays_nan_and_zero_keeps_its_sign(dtype):
     assert np.isnan(float(value_of(dtype, converter_of(dtype)(float("nan")))))
