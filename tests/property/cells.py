@@ -48,14 +48,21 @@ def seeds(first: int, count: int) -> range:
     return range(first, first + max(1, round(count * SHARE)))
 
 
-def cells(seed: int, size: int = 9, most: int = MOST_ITEMS) -> Case:
-    """The case of a seed, in workgroups of at most so many work-items."""
-    return _Writer(Random(f"cells {seed}"), size, most).case()
+def cells(seed: int, size: int = 9, most: int = MOST_ITEMS, *, more: bool = True) -> Case:
+    """The case of a seed, in workgroups of at most so many work-items.
+
+    With `more`, loops also go on with sums and cells are picked, which gives values more uses.
+    """
+    writer = _Writer(Random(f"cells {seed}"), size, most)
+    # random numbers of its own, so that what it adds leaves the rest of a kernel as it is
+    writer.more = Random(f"more {seed}") if more else None
+    return writer.case()
 
 
 class _Writer:
     def __init__(self, random: Random, size: int, most: int) -> None:
         self.random, self.left, self.most = random, size, most
+        self.more: Random | None = None
         self.kind: Scalar = I64
         self.b = Builder()
         self.known: list[Known] = []
@@ -160,6 +167,8 @@ class _Writer:
         spec = self.random.choice((ops.ADD, ops.SUB, ops.MUL, ops.XOR, ops.MIN, ops.MAX))
         one, two = self.any(), self.any()
         self.know(self.b.value(spec, one.value, two.value), one.uniform and two.uniform)
+        if self.more and self.more.random() < 0.4:
+            self.pick(self.more)
 
     def masked(self) -> None:
         """A part of a number: what fits 32 bits without a sign, or fewer."""
@@ -192,6 +201,39 @@ class _Writer:
         spec = self.random.choice((ops.ADD, ops.SUB, ops.XOR))
         self.know(self.b.value(spec, old, self.any().value), False)
         self.put(where, indices, self.known[-1].value)
+
+    def sum_up(self) -> Callable[[], None]:
+        """Add to a cell, now and then; what this gives does so again, in the loop behind.
+
+        Nothing else uses what is added.
+        """
+        random = self.more
+        if random is None or random.random() < 0.6:
+            return lambda: None
+        place = self.number(random.randrange(CELLS))
+        step = self.b.value(ops.LOAD, self.private, self.number(random.randrange(CELLS)))
+        where, indices = random.choice(((self.private, [place]), (self.out, [self.row, place])))
+
+        def add() -> None:
+            old = self.b.value(ops.LOAD, where, *indices)
+            self.put(where, indices, self.b.value(ops.ADD, old, step))
+
+        add()
+        return add
+
+    def pick(self, random: Random) -> None:
+        """Set a cell by an `if` that not all take alike, to one of two values that all have."""
+        one, other = random.sample([k.value for k in self.known if k.uniform], 2)
+        unlike = random.choice([k.value for k in self.known if not k.uniform])
+        place = random.choice((self.place, unlike))
+        limit = self.number(random.randrange(1, 4))
+        cond = self.b.value(random.choice(_COMPARES), place, limit)
+        regions = (
+            self.nested((), lambda: self.b.emit(ops.YIELD, one) and None),
+            self.nested((), lambda: self.b.emit(ops.YIELD, other) and None),
+        )
+        op = self.b.emit(ops.IF, cond, types=(self.kind,), regions=regions)
+        self.put(self.private, [self.number(random.randrange(CELLS))], op.result)
 
     def put(self, where: Value, indices: list[Value], value: Value) -> None:
         assert isinstance(where.type, ArrayType)
@@ -281,13 +323,14 @@ class _Writer:
         step = Known(self.number(self.random.choice((1, 1, 2, -1))), True)
         uniform = start.uniform and stop.uniform
         index, carried = Value(I64, "i"), Value(self.kind, "c")
-        initial = self.any().value
+        initial, go_on = self.any().value, self.sum_up()
 
         def body() -> None:
             self.meets = meets and uniform
             self.loop = None if self.meets and not self.alone else Loop(1, None)
             self.know(index, uniform)
             self.know(carried, False)
+            go_on()
             self.some()
             self.b.emit(ops.YIELD, self.any().value)
 
@@ -303,7 +346,7 @@ class _Writer:
         meets = self.meets and self.random.random() < 0.5
         limit = self.small(4, uniform=meets)
         counter, carried = Value(I64, "n"), Value(self.kind, "c")
-        initial = self.any().value
+        initial, go_on = self.any().value, self.sum_up()
 
         def body() -> None:
             self.meets = meets and limit.uniform
@@ -315,6 +358,7 @@ class _Writer:
             leave = self.nested((), lambda: self.b.emit(ops.BREAK, self.any().value) and None)
             stay = self.nested((), lambda: self.b.emit(ops.YIELD) and None)
             self.b.emit(ops.IF, done, types=(), regions=(leave, stay))
+            go_on()
             self.some()
             following = self.b.value(ops.ADD, counter, self.number(1))
             self.b.emit(ops.YIELD, following, self.any().value)
