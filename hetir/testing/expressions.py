@@ -26,6 +26,12 @@ _FLOAT_CALLS = (
 )
 ELEMENTS = tuple(t for t in TYPES if t != BOOL)
 COMPARE = ("<", "<=", ">", ">=", "==", "!=")
+UNLIKE = {
+    kind: pairs
+    for kind in ELEMENTS
+    if (pairs := [p for p in itertools.permutations(ELEMENTS, 2) if common(*p) == kind not in p])
+}
+"""By the type in which they meet: pairs of other types, as f16 and bf16 do in f32."""
 _WEAK = {"int": ("1", "2", "5"), "uint": ("1", "2", "5"), "float": ("0.5", "2.0", "3")}
 
 
@@ -147,14 +153,23 @@ class Expressions:
             return self.pick((*common, *calls)).format(a, b)
         if kind.is_float:
             operators = (*operators, "/")
-        operator, other = self.pick(operators), self.choose(6)
+        operator, other = self.pick(operators), self.choose(7)
         if other == 4 and operator in ("+", "-", "*", "//", "%", "/"):
             b = self.pick(_WEAK[kind.kind])
         elif other == 5 and operator not in ("<<", ">>"):
             b = self.variable(self.narrower(kind))
+        elif other == 6 and operator != "/" and kind in UNLIKE:
+            return self.unlike(kind)
         if kind == F32 and operator == "/" and self.choose(3) == 2:
             a, b = self.variable(I64), self.variable(I64)
         return f"({a} {operator} {b})"
+
+    def unlike(self, kind: Scalar) -> str:
+        """Two numbers that meet in `kind`, which is the type of neither."""
+        a, b = (self.variable(t) for t in self.pick(UNLIKE[kind]))
+        more = "{0} / {1}" if kind.is_float else "{0} ^ {1}"
+        forms = (more, "{0} + {1}", "{0} * {1}", "{0} - {1}", "{0} % {1}", "hl.max({0}, {1})")
+        return f"({self.pick(forms).format(a, b)})"
 
     def narrower(self, kind: Scalar) -> Scalar:
         """A type that beside `kind` gives `kind`."""

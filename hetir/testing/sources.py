@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
-from hetir.ir.types import I64, ArrayType, Scalar
+from hetir.ir.types import F32, I64, ArrayType, Scalar
 from hetir.testing.cases import Input, Said, Written
-from hetir.testing.expressions import ELEMENTS
+from hetir.testing.expressions import ELEMENTS, UNLIKE
 from hetir.testing.generate import TYPES, WIDTH, Choose
 from hetir.testing.plain_language import function_of
 from hetir.testing.plain_run import run_plain
@@ -102,9 +102,14 @@ class _Writer(Statements):
             self.vectors[name] = kind
         self.block(2 + self.choose(self.count))
         for column in range(WIDTH):
-            self.say(
-                f"out[row, {column}] = {self.variable(self.pick(list(self.variables.values())))}"
-            )
+            value = self.variable(self.pick(list(self.variables.values())))
+            if self.choose(4) == 3:
+                value = self.unlike(self.pick(list(UNLIKE)))
+            self.say(f"out[row, {column}] = {value}")
+        if self.reports:
+            # a printed number shows its type
+            two = ", ".join(map(self.unlike, (F32, self.pick(list(UNLIKE)))))
+            self.say(f'hl.print("meet {{}} {{}}", {two})')
         head = [*helper[0], "", "", f"def generated({', '.join(self.parameters_)}):"]
         text = "\n".join([*head, *self.lines, ""])
         return SourceCase(grid, workgroup, tuple(self.inputs), self.choose(1 << 16), text)

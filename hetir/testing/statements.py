@@ -340,9 +340,10 @@ class Statements(Expressions):
             f"hl.shuffle_up({value}, {lane}{where})",
             f"hl.shuffle_down({value}, {lane}{where})",
         ]
-        calls += [f"hl.any_({self.condition()}{where})"] if kind == BOOL else []
-        calls += [f"hl.all_({self.condition()}{where})"] if kind == BOOL else []
-        calls += [f"hl.ballot({self.condition()}{where})"] * 3 if kind == U64 else []
+        vote = f"hl.{self.pick(('any_', 'all_'))}({self.condition()}{where})"
+        ballot = f"hl.ballot({self.condition()}{where})"
+        calls.append(vote if kind == BOOL else f"{self.hl(kind)}({vote})")
+        calls.append(ballot if kind == U64 else f"{self.hl(kind)}({ballot})")
         self.say(f"{name} = {self.pick(calls)}")
 
     def whole(self) -> None:

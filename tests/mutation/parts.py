@@ -74,9 +74,13 @@ PARTS: dict[str, Part] = {
     "opencl": _on("opencl"),
     "opencl ops": _ops("opencl"),
     "vulkan ops": _ops("vulkan"),
-    "910b": _on("910b"),
+    "910b": _tests(
+        _DENSE, "test_branches_and_loops_agree[ascend-shim]", "test_backends_agree[910b]"
+    ),
     "910b ops": _ops("910b"),
-    "950": _on("950"),
+    "950": _tests(
+        _DENSE, "test_branches_and_loops_agree[ascend-shim:950]", "test_backends_agree[950]"
+    ),
     "checks": _tests("tests/property/test_checks.py"),
     "launches": _tests(
         _RUNTIME,

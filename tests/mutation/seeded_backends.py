@@ -7,6 +7,8 @@ from tests.mutation.fault import Fault
 _LLVM = "backends/llvm/rules.py"
 _SPIRV = "backends/spirv/rules.py"
 _FRAME = "backends/ptx/frame.py"
+_VECTOR = "backends/ascend/simd_vector_rules.py"
+_SIMT = "backends/ascend/simt.py"
 
 BACKENDS: tuple[Fault, ...] = (
     # ---- LLVM: the CPU (and PTX)
@@ -94,6 +96,32 @@ BACKENDS: tuple[Fault, ...] = (
           'less = code.add("OpISub", word, count, code.number(32, 32 - bits))', "less = count",
           "vulkan ops"),
     # ---- Ascend
+    Fault("910B: unsigned numbers order by sign", "wrong signedness", _VECTOR,
+          '    source, made = v.tensor(value), v.temp("int32_t")\n'
+          '    v.vector("Adds", made, source, _TOP, kind="int32_t")\n    return made',
+          '    source, made = v.tensor(value), v.temp("int32_t")\n'
+          '    v.vector("Adds", made, source, "0", kind="int32_t")\n    return made', "910b ops"),
+    Fault("910B: a difference is taken the other way", "swapped operands", _VECTOR,
+          'v.vector("Sub", made, left, right, kind=kind)',
+          'v.vector("Sub", made, right, left, kind=kind)', "910b ops"),
+    Fault("910B: xor is or", "wrong op", _VECTOR,
+          'v.vector("And", made, either, both, kind="uint16_t", count=units)',
+          'v.vector("Or", made, either, either, kind="uint16_t", count=units)', "910b ops"),
+    Fault("910B: a mirrored comparison keeps its sense", "swapped operands", _VECTOR,
+          "a, b, name = b, a, _MIRRORED[name]", "a, b = b, a", "910b ops"),
+    Fault("910B: lanes that a condition turned off go on", "dropped mask",
+          "backends/ascend/simd_masks.py",
+          'return self.bits_op("And", self.rep_bits(mask), self.rep_bits(cond))',
+          "return self.rep_bits(cond)  # type: ignore", "910b"),
+    Fault("910B: the other branch has all lanes", "dropped mask",
+          "backends/ascend/simd_masks.py", 'off = self.bits_op("Not", self.rep_bits(cond))',
+          "off = self.rep_bits(cond)", "910b"),
+    Fault("950: loops run one turn more", "off-by-one tail", _SIMT,
+          "{at} < {stop}; ++{at}) {{", "{at} <= {stop}; ++{at}) {{", "950"),
+    Fault("950: carried values change before they are read", "lost update", _SIMT,
+          "if text in targets and text != name:", "if text in targets and text == name:", "950"),
+    Fault("950: work-items do not meet", "missing barrier", _SIMT,
+          'self.put("asc_syncthreads();")\n\n    def atomic', "pass\n\n    def atomic", "950"),
     # ---- orders
     Fault("PTX: acquire loads are relaxed", "weaker order", "memory/lowering/ptx.py",
           "return Step(part=Part.ACCESS, text=text, order=order, scope=wide)\n\n\ndef _ptx_red",

@@ -8,6 +8,24 @@ _READER = "hetbin/reader.py"
 
 RUNTIME: tuple[Fault, ...] = (
     # ---- frontend
+    Fault("f16 and bf16 meet in f16", "wrong type", "frontend/promotion.py",
+          "return F32 if {a, b} == {F16, BF16} else max(a, b, key=_bits)",
+          "return max(a, b, key=_bits)", "frontend"),
+    Fault("signed and unsigned meet in the unsigned", "wrong signedness", "frontend/promotion.py",
+          'return SCALARS.get(f"i{2 * unsigned.bits}")', "return unsigned", "frontend"),
+    Fault("an operator takes its operands backwards", "swapped operands",
+          "frontend/operators.py",
+          "operands = tracer.convert(left, kind), tracer.convert(right, kind)",
+          "operands = tracer.convert(right, kind), tracer.convert(left, kind)", "frontend"),
+    Fault("a variable that only the loop's head reads is not carried", "lost update",
+          "frontend/carrying.py", "names = tuple(sorted(flow.assigned[node] & flow.head[node]))",
+          "names = tuple(sorted(flow.assigned[node] & flow.after[node]))", "frontend"),
+    Fault("`break` leaves with the loop's first values", "lost early exit",
+          "frontend/carrying.py",
+          "    found = _exit(frame, scope.break_names, assumed)\n    scope.broken.append(found)\n"
+          "    _emit_exit(frame.tracer, ops.BREAK, found)",
+          "    found = _exit(frame, scope.break_names, assumed)\n    scope.broken.append(found)\n"
+          "    _emit_exit(frame.tracer, ops.CONTINUE, found)", "frontend"),
     # ---- the evaluator's checks
     Fault("a barrier orders what comes after it", "off by one", "emulator/clocks.py",
           "result |= here & (group == slot) & (clock < self.group_base[slot])",

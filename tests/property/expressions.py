@@ -93,7 +93,10 @@ def expression(
     wide: bool = False,
     family: Sequence[str] = (),
 ) -> Case:
-    """The case of a seed, of some types (and bool); a wide one has more ops, of all families."""
+    """The case of a seed, of some types (and bool), mostly of the ops of a family.
+
+    A wide one has more ops, of a family or of all.
+    """
     return _Writer(seed, types, wide, family).case()
 
 
@@ -107,9 +110,9 @@ class _Writer:
     ) -> None:
         random = Random(f"expression {seed}")
         self.random, self.size = random, 2 * OPS if wide else OPS
-        family = family or _FAMILIES[seed % len(_FAMILIES)]
         if wide:
-            family = ["cast", "bitcast", *(s.name for s in random.sample(PURE, 12))]
+            family = ["cast", "bitcast", *(family or (s.name for s in random.sample(PURE, 12)))]
+        family = family or _FAMILIES[seed % len(_FAMILIES)]
         self.types = list(dict.fromkeys([*self.related(list(types), "cast" in family), BOOL]))
         self.specs = self.chosen(family)
         self.builder = Builder()

@@ -12,7 +12,7 @@ from hetir import runtime, testing
 from hetir.ir import ops
 from hetir.ir.build import Builder
 from hetir.ir.core import Kernel, Options, Param, Value
-from hetir.ir.types import I64, Scalar, array, static_array
+from hetir.ir.types import F32, I32, I64, Scalar, array, static_array
 from hetir.ir.verify import verify
 from hetir.passes.access import accesses
 from hetir.passes.check_barriers import check_barriers
@@ -165,6 +165,80 @@ def watched(kernel, arguments, grid, workgroup):
     """PTX whose accesses no barrier orders are races, in whatever order the warps ran."""
     checks = {"races": True}
     ptx_support.run(kernel, arguments, grid, workgroup, fixed=True, checks=checks)
+
+
+# ---- branches and loops of 32 bits -------------------------------------------------------------
+
+
+def branches(seed):
+    """Nested ifs of 32-bit numbers, with stores; a loop that hands three numbers round."""
+    random = Random(f"branches {seed}")
+    x, y, out = Value(array(I32, 1)), Value(array(F32, 1)), Value(array(I32, 2))
+    entry = Builder()
+    place = entry.value(ops.GLOBAL_ID, axis=0)
+
+    def some(b, numbers, floats, depth, count):
+        """Statements; gives what they know at their end."""
+        for _ in range(count):
+            a, c = numbers[-1], random.choice(numbers)
+            draw = random.random()
+            if draw < 0.4 and depth < 2:
+                numbers = [*numbers, choice(b, numbers, floats, depth)]
+            elif draw < 0.7:
+                numbers = [*numbers, b.value(random.choice((ops.ADD, ops.SUB, ops.XOR)), a, c)]
+            else:
+                b.emit(ops.STORE, out, b.const(I64, random.randrange(3)), place, a)
+        return numbers
+
+    def choice(b, numbers, floats, depth):
+        """An `if` with a result; what differs between lanes says which way."""
+        kinds, compare = random.choice((numbers, floats)), random.choice((ops.LT, ops.GE, ops.NE))
+        cond = b.value(compare, *random.choices(kinds, k=2))
+        arms = []
+        for _ in range(2):
+            arm = Builder()
+            arm.emit(ops.YIELD, some(arm, numbers, floats, depth + 1, 2)[-1])
+            arms.append(arm.region())
+        return b.emit(ops.IF, cond, types=(I32,), regions=tuple(arms)).result
+
+    def turning(numbers):
+        """A loop of a few turns that changes one of three numbers and hands all on."""
+        stop = entry.value(ops.MOD, place, entry.const(I64, random.choice((3, 4))))
+        starts = random.choices(numbers, k=3)
+        body, index, carried = Builder(), Value(I64, "i"), [Value(I32, "c") for _ in range(3)]
+        new = body.value(random.choice((ops.ADD, ops.SUB)), *carried[:2])
+        body.emit(ops.YIELD, carried[1], *random.sample([carried[0], new], 2))
+        bounds = (entry.const(I64, 0), stop, entry.const(I64, 1))
+        loop = body.region(index, *carried)
+        op = entry.emit(ops.FOR, *bounds, *starts, types=(I32,) * 3, regions=(loop,))
+        for row, result in enumerate(op.results):
+            entry.emit(ops.STORE, out, entry.const(I64, 4 + row), place, result)
+        return op.results[-1]
+
+    loaded = [entry.value(ops.LOAD, x, place), entry.const(I32, random.randrange(-9, 9))]
+    floats = [entry.value(ops.LOAD, y, place), entry.const(F32, 0.5)]
+    loaded.append(turning(loaded))
+    result = some(entry, [*loaded, choice(entry, loaded, floats, 0)], floats, 0, 3)[-1]
+    entry.emit(ops.STORE, out, entry.const(I64, 3), place, result)
+    entry.emit(ops.RETURN)
+    params = tuple(Param(v, (i,)) for i, v in enumerate((x, y, out)))
+    kernel = Kernel(name="branches", params=params, body=entry.region(), options=Options())
+    inputs = (
+        Input(I32, (48,), "C", writes=False),
+        Input(F32, (48,), "C", writes=False),
+        Input(I32, (7, 48), "C", writes=True),
+    )
+    return testing.Case((2, 1, 1), (24, 1, 1), inputs, seed, kernel)
+
+
+@pytest.mark.parametrize("device", ["ascend-shim", "ascend-shim:950"])
+def test_branches_and_loops_agree(device):
+    on = OnDevice(device=device, simplified=False)
+    if on.device not in {d.name for d in runtime.devices(emulated=True)}:
+        pytest.skip(f"no device `{on.device}`")
+    for seed in seeds(7000, 2):
+        case = branches(seed)
+        agrees(seed, case, case.run(testing.evaluator), case.kernel, on)
 
 
 # ---- where accesses lie ------------------------------------------------------------------------
