@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutation.fault import Part
 
 _GENERATED = "tests/property/test_generated.py"
+_STOPS = "tests/unit/test_safe_points.py"
 _DENSE = "tests/property/test_dense.py"
 _FEW = {"HETIR_GENERATED": "120", "HETIR_DENSE": "1"}
 
@@ -49,7 +50,13 @@ PARTS: dict[str, Part] = {
         ),
         _FEW,
     ),
-    "safe points": _tests(_DENSE, "test_stops_change_no_bit"),
+    "safe points": Part(
+        (
+            f"{_STOPS}::test_stops_bring_back_what_memory_forgot",
+            f"{_DENSE}::test_stops_change_no_bit",
+        ),
+        _FEW,
+    ),
     "frontend": _tests(
         _GENERATED, "test_python_and_traced_sources_agree", "test_drawn_sources_agree"
     ),

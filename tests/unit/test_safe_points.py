@@ -105,6 +105,48 @@ def test_a_tiled_product_stops_at_every_barrier(limit):
 
 
 @hetir.kernel
+def forgetful(x: hl.Array[hl.i32, 1], y: hl.Array[hl.i32, 1], n: hl.i64):
+    """Memory forgets what it held: only what was saved can bring it back."""
+    i = hl.global_id(0)
+    first, second, turns = x[i], x[i] * 3, x[0]
+    hl.barrier()
+    x[i] = -7
+    total = first
+    for _ in range(n):
+        total = total * 3 + second  # of the next turn alone
+        hl.barrier()
+        total += first
+    if turns > 0:
+        hl.barrier()
+        total -= 1000
+        hl.barrier()
+        total = total * 5
+    else:
+        hl.barrier()
+        total += 1
+    y[i] = total
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_stops_bring_back_what_memory_forgot(seed):
+    """NumPy says what the sums are; two workgroups branch alike or not, by what `x` held."""
+    draw = np.random.default_rng(seed)
+    n, limit = int(draw.integers(1, 7)), int(draw.integers(2, 9))
+    x = draw.integers(1, 9, 16).astype(np.int32)
+    x[0] *= 1 - 2 * (seed % 2)
+    want = x.copy()
+    for _ in range(n):
+        want = want * 3 + 3 * x + x
+    want = (want - 1000) * 5 if x[0] > 0 else want + 1
+    y = np.zeros_like(x)
+    found = placed(prepared(forgetful, "i32[::1], i32[::1], i64"))
+    given = [x, y, np.int64(n)]
+    hops = hop(found, given, (1, 1, 1), (16, 1, 1), [CHECKED, WIDE], limit=limit, capacity=1)
+    assert hops.midway > 0
+    np.testing.assert_array_equal(y, want)
+
+
+@hetir.kernel
 def horner(x: hl.Array[hl.f32, 1], y: hl.Array[hl.f32, 1], n: hl.i64, k: hl.i64):
     i = hl.global_id(0)
     total = hl.f32(0)
