@@ -101,6 +101,12 @@ def add_into(x: hl.Array[hl.i64, 1], y: hl.Array[hl.i64, 1]):
         y[i] = y[i] * 3 + x[i]
 
 
+@hetir.kernel
+def busy(z: hl.Array[hl.i64, 1], turns: hl.i64):
+    for _ in range(turns):
+        z[0] = z[0] * 3 + 1
+
+
 def test_launches_follow_those_that_they_meet(monkeypatch):
     """Of other queues: every earlier one that shares bytes with it, if either writes them."""
     device = runtime.device("cpu")
@@ -118,6 +124,10 @@ def test_launches_follow_those_that_they_meet(monkeypatch):
         room = np.arange(24, dtype=np.int64)
         expected, queues = room.copy(), [device.queue() for _ in range(3)]
         before = []  # queue, arrays and launch
+        for queue in queues:  # what is launched next waits, and so is in flight for a while
+            z = np.zeros(1, np.int64)
+            _, program = busy.program((z, 2_000_000), "cpu", (1, 1, 1), ONE)
+            program.launch((z, 2_000_000), grid=1, workgroup=1, queue=queue)
         for _ in range(random.randrange(2, 7)):
             count, step = random.randrange(1, 12), random.choice((1, 1, -1))
             parts = [slice(0, 12), slice(12, 24)]
