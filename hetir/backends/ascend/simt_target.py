@@ -21,8 +21,8 @@ _INEXACT: frozenset[Key] = frozenset({(name, "f32") for name in ("div", "floordi
 def target() -> Target:
     """What the SIMT generation does directly, and what it refuses and why."""
     covered: dict[Key, object] = dict.fromkeys(set(simd_scalar.RULES) - _INEXACT, True)
-    covered |= dict.fromkeys(_memory() | _PROGRAM, True)
-    refused = dict(_UNSUPPORTED)
+    covered |= dict.fromkeys(_memory() | PROGRAM, True)
+    refused = dict(UNSUPPORTED)
     for instance in instances():
         key = instance.key
         if key in covered or key in refused:
@@ -55,7 +55,7 @@ def _memory() -> frozenset[Key]:
     return frozenset(found)
 
 
-_PROGRAM: frozenset[Key] = frozenset(
+PROGRAM: frozenset[Key] = frozenset(
     {
         *((n,) for n in ("local_id", "group_id", "group_size", "num_groups", "global_id")),
         *((n,) for n in ("lane_id", "subgroup_id", "subgroup_size", "alloc", "dim", "stride")),
@@ -66,7 +66,9 @@ _PROGRAM: frozenset[Key] = frozenset(
         ("barrier", "subgroup"),
     }
 )
-_UNSUPPORTED: Mapping[Key, str] = {
+"""Ops that both emitters, of SIMD and of SIMT code, handle themselves."""
+
+UNSUPPORTED: Mapping[Key, str] = {
     ("barrier", "device"): "a barrier over the whole grid is not available",
     ("safe_point",): "stopping inside a workgroup is not available",
     ("call",): "a call that was not inlined is not available",
@@ -75,3 +77,4 @@ _UNSUPPORTED: Mapping[Key, str] = {
     ("assert",): "reporting a failed check from a kernel is not available",
     ("out_of_bounds",): "reporting accesses out of bounds is not available",
 }
+"""What no generation does, and why."""

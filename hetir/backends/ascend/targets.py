@@ -7,6 +7,7 @@ from functools import cache
 
 from hetir.backends.ascend import simd_scalar, simt
 from hetir.backends.ascend.simd_state import Chip
+from hetir.backends.ascend.simt_target import PROGRAM, UNSUPPORTED
 from hetir.diagnostics import CompileError
 from hetir.ir.types import SCALARS
 from hetir.limits import limits_of, targets
@@ -62,7 +63,7 @@ def resolve(name: str) -> Target:
         return simt.target()
     chip = chip_of(name)
     covered: dict[Key, object] = dict.fromkeys(simd_scalar.RULES, True)
-    covered |= dict.fromkeys(_memory() | _PROGRAM, True)
+    covered |= dict.fromkeys(_memory() | PROGRAM, True)
     return Target(
         name=name,
         fingerprint=f"{name} {chip.arch}",
@@ -84,33 +85,9 @@ def _memory() -> frozenset[Key]:
 
 def _refused(covered: Mapping[Key, object]) -> dict[Key, str]:
     """Every op on f64 that needs more than moving its bits, and what no program of lanes can do."""
-    found = dict(_UNSUPPORTED)
+    found = dict(UNSUPPORTED)
     for instance in instances():
         key = instance.key
         if "f64" in key and key not in covered:
             found[key] = f"`{instance.spec.name}` on `f64` is not available (no f64 unit)"
     return found
-
-
-# ops that the emitter handles itself
-_PROGRAM: frozenset[Key] = frozenset(
-    {
-        *((n,) for n in ("local_id", "group_id", "group_size", "num_groups", "global_id")),
-        *((n,) for n in ("lane_id", "subgroup_id", "subgroup_size", "alloc", "dim", "stride")),
-        *((n,) for n in ("base", "fence", "if", "for", "loop", "yield", "break", "continue")),
-        ("return",),
-        *(("shuffle", kind) for kind in SCALARS),
-        ("barrier", "workgroup"),
-        ("barrier", "subgroup"),
-    }
-)
-
-_UNSUPPORTED: Mapping[Key, str] = {
-    ("barrier", "device"): "a barrier over the whole grid is not available",
-    ("safe_point",): "stopping inside a workgroup is not available",
-    ("call",): "a call that was not inlined is not available",
-    ("view",): "an array that was not expanded is not available",
-    ("print",): "printing from a kernel is not available",
-    ("assert",): "reporting a failed check from a kernel is not available",
-    ("out_of_bounds",): "reporting accesses out of bounds is not available",
-}
