@@ -6,7 +6,7 @@ import hetir
 import hetir.lang as hl
 from hetir.library import Case, Step
 
-PART = 1024  # elements at a time
+PART = 2048  # elements at a time: all of 64 rows of up to 32
 
 
 @hetir.kernel
@@ -30,7 +30,8 @@ def spmv(
         for e in range(lane, count, group):
             products[e] = value[part + e] * x[column[part + e]]
         hl.barrier()
-        for k in range(max(first - part, 0), min(stop - part, count)):
+        low, high = min(max(first - part, 0), PART), max(min(stop - part, PART), 0)
+        for k in range(low, high):  # both in [0, PART]: counts of 32 bits will do
             total += products[k]
         hl.barrier()
     if row < rows:
