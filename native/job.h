@@ -7,7 +7,7 @@
 
 #include "object.h"
 
-enum { MOST_THREADS = 256, CHUNKS_PER_LANE = 32, NOT_LISTED = -1 };
+enum { MOST_THREADS = 256, CHUNKS_PER_LANE = 64, NOT_LISTED = -1 };
 
 /* A range [low, high) of chunks, low in the lower half. Whoever works on a job owns a lane of it
  * and takes from its front; who has nothing takes half of another's from the back. */

@@ -70,6 +70,8 @@ class Accesses(Lines):
             )
             raw = self.code.add(raw)
         elif self.mask is None or how == "own":
+            if how == "line":
+                self.host.prefetches.emit(self.code, op, where, element.bytes * self.width)
             raw = self.code.add(f"load {vector}, ptr {where}, align {element.bytes}{tags}")
         else:
             raw = (
@@ -140,8 +142,10 @@ class Accesses(Lines):
         """Write neighbouring elements, past the caches where that pays."""
         code, element = self.code, memory.element_of(op).bytes
         plain = f"store {value}, ptr {where}, align {element}{tags}"
-        stream = self.host.streams.of(op, element * self.width)
+        count = element * self.width
+        stream = self.host.streams.of(op, count)
         if stream is None:
+            self.host.prefetches.emit(code, op, where, count)
             code.put(plain)
             return
         large, align = stream
@@ -154,6 +158,7 @@ class Accesses(Lines):
         code.put(f"store {value}, ptr {where}, align {align}{tags}, !nontemporal !{{i32 1}}")
         code.jump(done)
         code.start(through)
+        self.host.prefetches.emit(code, op, where, count)
         code.put(plain)
         code.jump(done)
         code.start(done)

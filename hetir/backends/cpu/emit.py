@@ -11,6 +11,7 @@ from hetir.backends.cpu.divergence import divergence
 from hetir.backends.cpu.frame import Workgroup
 from hetir.backends.cpu.items import Item, ItemEmitter
 from hetir.backends.cpu.masked import MaskedLeaf
+from hetir.backends.cpu.prefetch import Prefetches
 from hetir.backends.cpu.pressure import Shape, in_registers, widths
 from hetir.backends.cpu.program import (
     Control,
@@ -118,6 +119,7 @@ class Emitter(ItemEmitter):
         _, sy, sz = workgroup or (1, 1, 1)
         in_rows = self._free or (sy * sz == 1 and self._single)
         self.streams = Streams(kernel, target, self.frame, in_rows=in_rows)
+        self.prefetches = Prefetches(kernel, self.known, self.frame, in_rows=in_rows)
         self._returns: list[str] = []
         self._exits: list[tuple[str, str]] = []
         self._joined: list[str] = []

@@ -191,6 +191,13 @@ class Frame:
             ("large", index, count), "add i64 0, 1", *products, f"icmp uge i64 {{}}, {count}"
         )
 
+    def if_large(self, index: int, count: int, value: int) -> str:
+        """`value` where an array argument has at least `count` elements, else 0."""
+        large = self.large(index, count)
+        return self._ask(
+            ("if large", index, count, value), f"select i1 {large}, i64 {value}, i64 0"
+        )
+
     def stack(self, kind: ArrayType, array: Value) -> str:
         """The address of a private array that no leaf shares."""
         size = max(1, bytes_of(kind))
