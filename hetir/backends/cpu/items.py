@@ -50,11 +50,12 @@ class ItemEmitter(Structured):
         assumptions: Assumptions,
         lanes: int = 0,
     ) -> None:
-        super().__init__(Code())
+        arm = "neon" in target.features
+        super().__init__(Code(None if arm else target.features))
         self.assumptions = assumptions
         self.kernel = kernel
         self.target = target
-        self.processor = AARCH64 if "neon" in target.features else X86
+        self.processor = AARCH64 if arm else X86
         self.schedule = schedule
         self.outer: dict[Value, str] = {}
         self.plan = plan(kernel, schedule)

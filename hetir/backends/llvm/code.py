@@ -24,9 +24,13 @@ def memory_type(kind: Type) -> str:
 
 
 class Code:
-    """The text of one function, in which a value is a T or, with `lanes`, an `<S x T>`."""
+    """The text of one function, in which a value is a T or, with `lanes`, an `<S x T>`.
 
-    def __init__(self) -> None:
+    `x86` is what an x86 processor has beyond the first of them; None on other processors.
+    """
+
+    def __init__(self, x86: frozenset[str] | None = None) -> None:
+        self.x86 = x86
         self.lines: list[str] = []
         self.declarations: dict[str, str] = {}
         self.lanes = 0

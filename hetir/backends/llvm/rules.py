@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from hetir.backends.llvm.code import Code, scalar_type
+from hetir.backends.llvm.extremes import extreme
 from hetir.ir.core import Operation
 from hetir.ir.types import BOOL, SCALARS, Scalar
 
@@ -64,11 +65,18 @@ def _table(kinds: Sequence[str], rows: dict[str, Rule]) -> None:
     RULES.update({(name, kind): rule for name, rule in rows.items() for kind in kinds})
 
 
+def _extreme(name: str) -> Rule:
+    def rule(code: Code, op: Operation, args: Sequence[str]) -> str:
+        return extreme(code, name, scalar_type(_kind(op)), *args)
+
+    return rule
+
+
 _I, _C = _instruction, _intrinsic
 _table(INTS, {"add": _I("add"), "sub": _I("sub"), "mul": _I("mul")})
 _table(FLOATS, {"add": _I("fadd"), "sub": _I("fsub"), "mul": _I("fmul"), "div": _I("fdiv")})
 _table(FLOATS, {"neg": _I("fneg"), "abs": _C("fabs"), "sqrt": _C("sqrt"), "fma": _C("fma")})
-_table(FLOATS, {"min": _C("minimum"), "max": _C("maximum")})
+_table(FLOATS, {"min": _extreme("minimum"), "max": _extreme("maximum")})
 ROUNDING: dict[str, Rule] = {
     "floor": _C("floor"),
     "ceil": _C("ceil"),
@@ -91,7 +99,7 @@ def _number(code: Code, op: Operation, args: Sequence[str]) -> str:
     one = code.add(f"select {flag} {a_is_nan}, {kind} {b}, {kind} {a}")
     two = code.add(f"select {flag} {b_is_nan}, {kind} {a}, {kind} {b}")
     name = "minimum" if op.name == "min_number" else "maximum"
-    return code.intrinsic(name, kind, (kind, one), (kind, two))
+    return extreme(code, name, scalar_type(_kind(op)), one, two)
 
 
 @_rule("const", *ALL)
