@@ -11,6 +11,15 @@ SOFTENING = 1e-2
 DT = 1e-3
 
 
+def towards(tile, k, x, y, z):
+    """The way to body k of a tile, and the third power of its softened length."""
+    dx = tile[0, k] - x
+    dy = tile[1, k] - y
+    dz = tile[2, k] - z
+    r2 = dx * dx + dy * dy + dz * dz + SOFTENING
+    return dx, dy, dz, r2 * hl.sqrt(r2)
+
+
 @hetir.kernel
 def nbody(pos: hl.Array[hl.f32, 2], vel: hl.Array[hl.f32, 2], out: hl.Array[hl.f32, 2]):
     """pos has rows x, y, z and mass; a row of vel is x, y, z, of out the new place and velocity."""
@@ -28,15 +37,18 @@ def nbody(pos: hl.Array[hl.f32, 2], vel: hl.Array[hl.f32, 2], out: hl.Array[hl.f
         for c in hl.static_range(4):
             tile[c, lane] = pos[c, j] if j < n else 0.0
         hl.barrier()
-        for k in range(TILE):
-            dx = tile[0, k] - x
-            dy = tile[1, k] - y
-            dz = tile[2, k] - z
-            r2 = dx * dx + dy * dy + dz * dz + SOFTENING
-            w = tile[3, k] / (r2 * hl.sqrt(r2))
+        dx, dy, dz, r3 = towards(tile, 0, x, y, z)
+        for k in range(1, TILE):  # a root is on its way while the quotient before it is made
+            next_dx, next_dy, next_dz, next_r3 = towards(tile, k, x, y, z)
+            w = tile[3, k - 1] / r3
             ax += w * dx
             ay += w * dy
             az += w * dz
+            dx, dy, dz, r3 = next_dx, next_dy, next_dz, next_r3
+        w = tile[3, TILE - 1] / r3
+        ax += w * dx
+        ay += w * dy
+        az += w * dz
         hl.barrier()
     if i < n:
         vx = vel[i, 0] + DT * ax
