@@ -169,6 +169,21 @@ MUTANTS = (
            "if len(taken) == self.count:", "if taken:"),
     Mutant("a difference of patterns is a sum", "lines",
            "offsets = tuple(x + sign * y", "offsets = tuple(x + y"),
+    # columns
+    Mutant("rows are read though lanes are off", "columns",
+           "if self.mask is not None or base.kind", "if base.kind"),
+    Mutant("a load goes ahead of a store", "columns",
+           "        else:\n            yield from _close(loads, most)\n", "        else:\n"),
+    Mutant("a store waits for what is behind a load", "columns",
+           "            like = loads\n            yield from _close(stores, most)\n",
+           "            like = loads\n"),
+    Mutant("of two stores to a place the first stays", "columns",
+           "if constant in stores.get(key, {constant: op}):", "if key not in stores:"),
+    Mutant("stores to other rows go ahead", "columns",
+           "if constant in stores.get(key, {constant: op}):",
+           "if constant in stores.get(key, {}):"),
+    Mutant("rows begin at the first column that is asked for", "columns",
+           "low = forms.of(group.ops[0].operands[1])[1] -", "low = 0 *"),
     # branches and loops
     Mutant("code under a mask runs only where all lanes are on", "slots",
            "code.branch(self._any(mask), some, done)", 'code.branch("false", some, done)'),
@@ -300,6 +315,7 @@ def checks() -> Iterator[str]:
 def _written_checks() -> Iterator[str]:
     """Kernels written for what may go wrong."""
     from tests.unit import test_cpu_clamps as clamps
+    from tests.unit import test_cpu_columns as columns
     from tests.unit import test_cpu_folds as folds
     from tests.unit import test_cpu_places as places
     from tests.unit import test_cpu_rows as rows
@@ -343,6 +359,11 @@ def _written_checks() -> Iterator[str]:
         test(8)
     folds.test_strided_accesses_and_what_lies_between(folds.hl.f32, 3)
     yield "folds and windows"
+    columns.test_loads_and_stores_keep_their_order(8)
+    columns.test_the_last_of_stores_stays(8)
+    columns.test_lanes_that_are_off_touch_nothing(8)
+    columns.test_rows_become_columns_and_rows_again("f32", 12, 16)
+    yield "columns"
     for kernel in places.KERNELS:
         places.test_loops_carry_what_they_should(kernel, 8)
     yield "loops with barriers"

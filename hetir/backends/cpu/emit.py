@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from math import prod
 
 from hetir.artifact import Layout
+from hetir.backends.cpu.columns import Forms
 from hetir.backends.cpu.divergence import divergence
 from hetir.backends.cpu.frame import Workgroup
 from hetir.backends.cpu.items import Item, ItemEmitter
@@ -81,7 +82,9 @@ class Emitter(ItemEmitter):
         register_bytes: int = 0,
     ) -> None:
         self._definitions = definitions(kernel.body)
+        self.forms = Forms(self._definitions)
         self._lanes = lanes
+        self.vector_bytes = 4 * lanes
         rows = bool(workgroup and lanes and workgroup[0] % lanes == 0)
         self.known = uniformity(kernel, scope="row" if rows else "workgroup", lockstep=True)
         self._widths = widths(

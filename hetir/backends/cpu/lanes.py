@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hetir.backends.cpu.accesses import Accesses
+from hetir.backends.cpu.columns import Columns
 from hetir.backends.cpu.context import Context
 from hetir.backends.cpu.single import Singles
 from hetir.backends.cpu.vectors import Rep, Span
@@ -15,7 +15,7 @@ from hetir.ir.types import BOOL, I64
 from hetir.target import key_of
 
 
-class Lanes(Accesses, Singles, Context):
+class Lanes(Columns, Singles, Context):
     """Emits ops on lane vectors under `mask` (None: all lanes are on)."""
 
     def plain(self, op: Operation) -> None:

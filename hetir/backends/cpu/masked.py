@@ -26,6 +26,7 @@ class MaskedLeaf(Loops):
         """Emit a leaf for the items from `linear` on; `tail` masks those that exist."""
         code, host = self.code, self.host
         self.linear, self.local, self._leaf = linear, local, leaf
+        self.find_groups(leaf.ops)
         mask = tail
         if host.schedule.masked:
             column = host.frame.column(host.plan.mask)
