@@ -10,7 +10,9 @@ from hetir.ir.core import Kernel, Operation, Region, Value
 from hetir.ir.types import ArrayType
 from hetir.passes.regions import LOOPS, exits_of, falls
 
-SCOPES = ("subgroup", "row", "workgroup", "device")
+SCOPES = ("subgroup", "row", "column", "workgroup", "device")
+
+_AXIS = {"row": 0, "column": 1}  # along which work-items of such a scope lie
 
 # results that all lanes of a subgroup share, though subgroups differ
 _SUBGROUP = frozenset({ops.SUBGROUP_ID, ops.BALLOT, ops.VOTE, ops.SUBGROUP_REDUCE})
@@ -48,7 +50,7 @@ class Uniformity:
 def uniformity(kernel: Kernel, *, scope: str = "workgroup", lockstep: bool = False) -> Uniformity:
     """Find what is uniform over `scope` in a kernel without calls.
 
-    A `row` is the work-items of a workgroup that agree in y and z.
+    A `row` is the work-items of a workgroup that agree in y and z, a `column` those in x and z.
     A loop that work-items leave in unlike iterations carries varying values; with `lockstep`,
     for targets that run all work-items of the scope together, values of one iteration that
     are computed alike stay uniform inside it.
@@ -123,8 +125,8 @@ class _Analysis:
             return True
         if self.scope == "device" and op.spec is ops.GROUP_ID:
             return False
-        if self.scope == "row" and op.spec in (ops.LOCAL_ID, ops.GLOBAL_ID):
-            return op.attrs["axis"] != 0
+        if self.scope in _AXIS and op.spec in (ops.LOCAL_ID, ops.GLOBAL_ID):
+            return op.attrs["axis"] != _AXIS[self.scope]
         if op.spec is ops.ALLOC:
             kind = op.attrs["type"]
             assert isinstance(kind, ArrayType)

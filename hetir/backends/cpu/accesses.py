@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hetir.backends.cpu import windows
+from hetir.backends.cpu.blocks import Blocks
 from hetir.backends.cpu.frame import bytes_of
-from hetir.backends.cpu.lines import Lines
 from hetir.backends.cpu.vectors import Rep
 from hetir.backends.cpu.windows import Window
 from hetir.backends.llvm import memory
@@ -15,7 +15,7 @@ from hetir.ir.core import Operation, Value
 from hetir.ir.types import BOOL, I64, ArrayType, RefType, Scalar
 
 
-class Accesses(Lines):
+class Accesses(Blocks):
     """Emits plain accesses under the mask."""
 
     def from_host(self, op: Operation) -> None:
@@ -46,6 +46,9 @@ class Accesses(Lines):
         element = memory.element_of(op)
         kind = memory_type(element)
         tags = self.host.aliases.of(op.operands[0])
+        if self.by_pieces(op):
+            self.reps[op.result] = self.load_pieces(op, tags)
+            return
         window = self._window(op, element)
         how, where = ("window", "") if window else self._address(op, element)
         if how == "same":
@@ -93,6 +96,9 @@ class Accesses(Lines):
         """A plain store."""
         element = memory.element_of(op)
         tags = self.host.aliases.of(op.operands[0])
+        if self.by_pieces(op):
+            self.store_pieces(op, tags)
+            return
         window, value = self._window(op, element), op.operands[2]
         how, where = ("window", "") if window else self._address(op, element)
         if how == "same":

@@ -243,7 +243,7 @@ class Columns(Accesses):
         element = memory.element_of(op)
         if self.mask is not None or base.kind != "same" or element == BOOL:
             return False
-        if offset.kind == "same" or (offset.kind, offset.step) == ("line", element.bytes):
+        if offset.kind in ("same", "rows") or (offset.kind, offset.step) == ("line", element.bytes):
             return False
         return count >= _LEAST_OF_WINDOW or self._window(op, element) is None
 

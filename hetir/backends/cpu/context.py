@@ -46,13 +46,7 @@ class Context(Vectors):
         for first in range(0, self.width, part):
             at = code.add(f"getelementptr {kind}, ptr {where}, i64 {first}") if first else where
             pieces.append(code.add(f"load <{part} x {kind}>, ptr {at}, {tags}"))
-        while len(pieces) > 1:
-            order = ", ".join(f"i32 {n}" for n in range(2 * part))
-            both = f"<{part} x {kind}> {{}}, <{part} x {kind}> {{}}, <{2 * part} x i32> <{order}>"
-            pairs = zip(pieces[::2], pieces[1::2], strict=True)
-            pieces = [code.add(f"shufflevector {both.format(*pair)}") for pair in pairs]
-            part *= 2
-        return pieces[0]
+        return self.join(pieces, kind)
 
     def _write_row(self, value: Value, name: str) -> None:
         """Write the lanes' entries of a context array, by pieces as other leaves read them."""
@@ -64,9 +58,7 @@ class Context(Vectors):
             return
         for first in range(0, self.width, part):
             at = code.add(f"getelementptr {kind}, ptr {where}, i64 {first}")
-            order = ", ".join(f"i32 {n}" for n in range(first, first + part))
-            vector = f"{self.of(kind)} {name}, {self.of(kind)} poison"
-            some = code.add(f"shufflevector {vector}, <{part} x i32> <{order}>")
+            some = self.part(name, kind, first // part, part)
             code.put(f"store <{part} x {kind}> {some}, ptr {at}, {tags}")
 
     @property

@@ -8,7 +8,7 @@ from math import prod
 
 from hetir.artifact import Layout
 from hetir.backends.cpu.columns import Forms
-from hetir.backends.cpu.divergence import divergence
+from hetir.backends.cpu.divergence import Divergence, divergence
 from hetir.backends.cpu.frame import Workgroup
 from hetir.backends.cpu.items import Item, ItemEmitter
 from hetir.backends.cpu.masked import MaskedLeaf
@@ -27,6 +27,7 @@ from hetir.backends.cpu.program import (
 from hetir.backends.cpu.rows import Anchor, anchor, run_on
 from hetir.backends.cpu.streaming import Streams
 from hetir.backends.cpu.subgroups import Exchanger
+from hetir.backends.cpu.tiles import Tiles, rows_of
 from hetir.backends.cpu.vectors import Rep
 from hetir.backends.llvm.structure import Joint, trip_count
 from hetir.ir import ops
@@ -36,7 +37,7 @@ from hetir.ir.types import I64, Scalar
 from hetir.passes.magnitude import addressing, magnitudes, positive
 from hetir.passes.ranges import SIGNED, Bounds, inside, ranges
 from hetir.passes.regions import definitions, exits_of
-from hetir.passes.uniformity import uniformity
+from hetir.passes.uniformity import Uniformity, uniformity
 from hetir.target import Assumptions, Target
 
 # what of a kernel keeps its groups, and their items, in order
@@ -86,13 +87,16 @@ class Emitter(ItemEmitter):
         self._lanes = lanes
         self.vector_bytes = 4 * lanes
         rows = bool(workgroup and lanes and workgroup[0] % lanes == 0)
-        self.known = uniformity(kernel, scope="row" if rows else "workgroup", lockstep=True)
-        self._widths = widths(
-            schedule,
-            Shape(workgroup or (1, 1, 1), lanes, kernel.options.width, register_bytes),
-            self.known,
-            self._definitions,
+        self.known: Uniformity = uniformity(
+            kernel, scope="row" if rows else "workgroup", lockstep=True
         )
+        shape = Shape(workgroup or (1, 1, 1), lanes, kernel.options.width, register_bytes)
+        self._widths = widths(schedule, shape, self.known, self._definitions)
+        blocks = rows and register_bytes and shape.workgroup[1] % 2 == 0
+        tiles = Tiles(kernel, self.known, self._definitions) if blocks else None
+        tiled = tiles.widths(schedule, shape, self._widths) if tiles else {}
+        self._widths |= tiled
+        self._tiled = bool(tiled)
         widest = max(self._widths.values(), default=lanes)
         super().__init__(
             kernel,
@@ -115,7 +119,10 @@ class Emitter(ItemEmitter):
         }
         self.exact = frozenset(magnitudes(kernel)) | addressing(kernel) | self.small
         self.positive = positive(kernel)
-        self.divergence = divergence(kernel.body, self.known)
+        self.divergence: Divergence = divergence(kernel.body, self.known)
+        group = tiles.known if tiles and tiled else self.known
+        self._by_row = self.known, self.divergence
+        self._by_group = group, divergence(kernel.body, group) if tiled else self.divergence
         subgroup = kernel.options.width if schedule.has_subgroups else widest
         self.narrowest = min((*self._widths.values(), subgroup), default=lanes)
         self._anchor = self._anchored() if self._free else None
@@ -212,6 +219,7 @@ class Emitter(ItemEmitter):
             bool(self._lanes)
             and self.frame.workgroup is not None
             and self.frame.workgroup[0] % self._lanes == 0
+            and not self._tiled
             and self._single
             and not any(op.spec in _ORDERED for op in walk(self.kernel.body))
         )
@@ -503,6 +511,8 @@ class Emitter(ItemEmitter):
             row = code.add(f"udiv i64 {linear}, {sx}")
             y = Rep("same", code.add(f"urem i64 {row}, {sy}"))
             z = Rep("same", code.add(f"udiv i64 {row}, {sy}"))
+        elif vector.rows > 1:
+            x, y, z = self._block_at(vector.rows, linear)
         else:
             kind = vector.of("i64")
             x = Rep("lanes", code.add(f"urem {kind} {items}, splat (i64 {sx})"))
@@ -515,10 +525,25 @@ class Emitter(ItemEmitter):
             mask = code.add(f"icmp ult {vector.of('i64')} {items}, splat (i64 {count})")
         vector.run(leaf, linear, (x, y, z), tail=mask)
 
+    def _block_at(self, rows: int, linear: str) -> tuple[Rep, Rep, Rep]:
+        """The ids of the items of some whole rows of one plane."""
+        code, (sx, sy, sz) = self.code, self.frame.workgroup or (1, 1, 1)
+        y = z = "0"
+        if rows < sy * sz:
+            row = code.add(f"udiv i64 {linear}, {sx}")
+            y = code.add(f"urem i64 {row}, {sy}")
+            z = code.add(f"udiv i64 {row}, {sy}")
+        each = [f"{r}" if y == "0" else code.add(f"add nuw nsw i64 {y}, {r}") for r in range(rows)]
+        x = Rep("rows", "", 1, names=("0",) * rows)
+        return x, Rep("rows", "", names=tuple(each)), Rep("same", z)
+
     def _leaf(self, leaf: Leaf) -> None:
         """Run a leaf for every item of the level."""
         if self._lanes:
-            self._vectors(MaskedLeaf(self, self.width_of(leaf)), leaf)
+            width = self.width_of(leaf)
+            rows = rows_of(width, self.frame.workgroup)
+            self.known, self.divergence = self._by_group if rows > 1 else self._by_row
+            self._vectors(MaskedLeaf(self, width, rows), leaf)
             self.item = Item(self.first, None)
             return
         code, frame = self.code, self.frame

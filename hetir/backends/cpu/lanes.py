@@ -25,7 +25,8 @@ class Lanes(Columns, Singles, Context):
             special(self, op)
             return
         reps = [self.rep(v) for v in op.operands]
-        made = self._on_lines(op, reps)
+        by_rows = any(r.kind == "rows" for r in reps)
+        made = self._on_rows(op, reps) if by_rows else self._on_lines(op, reps)
         if made is None and all(r.kind == "same" for r in reps):
             made = self._trivial(op, reps)
         if made is None and all(r.kind == "same" for r in reps):
@@ -83,6 +84,9 @@ class Lanes(Columns, Singles, Context):
         code, host, local = self.code, self.host, self.local[axis]
         size = host.frame.group_size(axis)
         base = code.add(f"mul nuw nsw i64 {host.group[1 + axis]}, {size}")
+        if local.kind == "rows":
+            made = {n: code.add(f"add nuw nsw i64 {base}, {n}") for n in local.names}
+            return Rep("rows", "", local.step, names=tuple(made[n] for n in local.names))
         if local.kind != "lanes":
             return Rep(local.kind, code.add(f"add nuw nsw i64 {base}, {local.name}"), local.step)
         wide = self.splat("i64", base)

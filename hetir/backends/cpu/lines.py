@@ -175,19 +175,10 @@ class Lines(Vectors):
         if abs(step) * self.width >= 1 << 30:
             return None
         small = self.host.small.issuperset(op.operands)
-        if small:
-            distance = code.add(f"sub nsw i64 {limit.name}, {line.name}")
-        else:
-            saturated = (("i64", limit.name), ("i64", line.name))
-            distance = code.intrinsic("ssub.sat", "i64", *saturated)
+        distance = self.distance(limit.name, line.name, small=small)
         if step == 0:
             return Rep("same", code.add(f"icmp {_PREDICATE[name]} i64 0, {distance}"))
-        low, high = sorted((0, step * (self.width - 1)))
-        near = code.intrinsic("smin", "i64", ("i64", distance), ("i64", str(high + 1)))
-        near = code.intrinsic("smax", "i64", ("i64", near), ("i64", str(low - 1)))
-        wide = self.splat("i32", code.add(f"trunc i64 {near} to i32"))
-        row = self.row("i32", step)
-        mask = code.add(f"icmp {_PREDICATE[name]} {self.of('i32')} {row}, {wide}")
+        mask, near = self.against(name, distance, step)
         if step == 1 and name in _SPANS:
             more = distance
             if name in ("le", "gt"):
@@ -195,6 +186,25 @@ class Lines(Vectors):
             below = name in ("lt", "le")
             self.spans[mask] = Span("0", more) if below else Span(more, str(self.width))
         return Rep("lanes", mask)
+
+    def distance(self, limit: str, first: str, *, small: bool) -> str:
+        """How far a limit lies from a number, at most what fits; `small` numbers' always does."""
+        if small:
+            return self.code.add(f"sub nsw i64 {limit}, {first}")
+        return self.code.intrinsic("ssub.sat", "i64", ("i64", limit), ("i64", first))
+
+    def against(self, name: str, distance: str, step: int, lanes: int = 0) -> tuple[str, str]:
+        """Compares 0, step, 2 * step, ... with a distance: the mask, and the distance, cut.
+
+        There are as many lanes as the vector has, unless `lanes` says it.
+        """
+        code, lanes = self.code, lanes or self.width
+        low, high = sorted((0, step * (lanes - 1)))
+        near = code.intrinsic("smin", "i64", ("i64", distance), ("i64", str(high + 1)))
+        near = code.intrinsic("smax", "i64", ("i64", near), ("i64", str(low - 1)))
+        wide = self.splat("i32", code.add(f"trunc i64 {near} to i32"), lanes)
+        row = self.row("i32", step, lanes)
+        return code.add(f"icmp {_PREDICATE[name]} <{lanes} x i32> {row}, {wide}"), near
 
 
 def _all(reps: Sequence[Rep], *kinds: str) -> bool:

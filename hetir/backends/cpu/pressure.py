@@ -16,7 +16,7 @@ _IDS = (ops.LOCAL_ID, ops.GLOBAL_ID, ops.LANE_ID)
 _ACCESSES = (ops.LOAD, ops.STORE)
 _POINTER_BYTES = 8
 _MOST_LANES = 64  # a mask is an integer
-_ONE_BY_ONE = (ops.ATOMIC_CAS, ops.PRINT, ops.ASSERT, ops.OUT_OF_BOUNDS)
+ONE_BY_ONE = (ops.ATOMIC_CAS, ops.PRINT, ops.ASSERT, ops.OUT_OF_BOUNDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +42,10 @@ def widths(
     lanes.
     """
     found: dict[int, int] = {}
-    for leaf, most in _leaves(schedule.nodes, _MOST_LANES, shape.subgroup):
+    for leaf, most in leaves(schedule.nodes, _MOST_LANES, shape.subgroup):
         found[id(leaf)] = shape.lanes
         if shape.register_bytes and not any(
-            op.spec in _ONE_BY_ONE for op in walk(Region((), tuple(leaf.ops)))
+            op.spec in ONE_BY_ONE for op in walk(Region((), tuple(leaf.ops)))
         ):
             need = max(1, Pressure(known, definitions).leaf(leaf))
             found[id(leaf)] = _lanes(shape, min(most, (shape.register_bytes - 1) // need))
@@ -63,18 +63,19 @@ def in_registers(
     `lanes` is the width of each leaf, by its id.
     """
     homes: dict[Value, set[int]] = {}
-    whole: dict[int, int] = {}
+    counts: dict[Value, set[int]] = {}
     for home, node in _homes(schedule.nodes, 0):
         size = subgroup if home and items % subgroup == 0 else 0 if home else items
         if isinstance(node, Leaf) and lanes[id(node)] != size:
             size = 0
-        whole[home] = min(whole.get(home, size), size)
-        for value in _touched(node):
-            homes.setdefault(schedule.same.get(value, value), set()).add(home)
+        for value in touched(node):
+            place = schedule.same.get(value, value)
+            homes.setdefault(place, set()).add(home)
+            counts.setdefault(place, set()).add(size)
     found: dict[Value, int] = {}
     for value in schedule.context:
-        at = homes.get(schedule.same.get(value, value), set())
-        sizes = {whole[home] for home in at}
+        place = schedule.same.get(value, value)
+        at, sizes = homes.get(place, set()), counts.get(place, set())
         if len(sizes) == 1 and 0 not in sizes and (len(at) == 1 or sizes == {items}):
             found[value] = sizes.pop()
     return found
@@ -94,7 +95,8 @@ def _homes(nodes: Sequence[Node], home: int) -> Iterator[tuple[int, Node]]:
                 yield home, node
 
 
-def _touched(node: Node) -> tuple[Value, ...]:
+def touched(node: Node) -> tuple[Value, ...]:
+    """The values in the context that a node reads or writes."""
     match node:
         case Leaf():
             return (*node.inputs, *node.outputs, *node.moved)
@@ -106,17 +108,17 @@ def _touched(node: Node) -> tuple[Value, ...]:
             return ()
 
 
-def _leaves(nodes: Sequence[Node], most: int, subgroup: int) -> Iterator[tuple[Leaf, int]]:
+def leaves(nodes: Sequence[Node], most: int, subgroup: int) -> Iterator[tuple[Leaf, int]]:
     """All leaves, each with the most lanes that its level allows."""
     for node in nodes:
         match node:
             case Leaf():
                 yield node, most
             case Subgroups(nodes=inner):
-                yield from _leaves(inner, min(most, subgroup), subgroup)
+                yield from leaves(inner, min(most, subgroup), subgroup)
             case Control(regions=regions):
                 for region in regions:
-                    yield from _leaves(region, most, subgroup)
+                    yield from leaves(region, most, subgroup)
             case _:
                 pass
 
@@ -134,11 +136,13 @@ class Pressure:
     """The most bytes a lane that a leaf's values take at one point.
 
     What is alike in all lanes, and indices that grow by a fixed step from lane to lane, are
-    scalars and count nothing. It is an estimate: LLVM orders the code anew.
+    scalars and count nothing, nor does what is alike by `shared`. It is an estimate: LLVM orders
+    the code anew.
     """
 
     known: Uniformity
     definitions: Mapping[Value, Operation]
+    shared: Uniformity | None = None
     most: int = 0
     lines: set[Value] = field(default_factory=set[Value])
 
@@ -182,6 +186,7 @@ class Pressure:
         """Whether a value takes vector registers."""
         return (
             self.known.varying(value)
+            and (self.shared is None or self.shared.varying(value))
             and value not in self.lines
             and not isinstance(value.type, RefType)
         )

@@ -57,7 +57,7 @@ class Singles(Vectors):
         """One lane's value."""
         if rep.kind in ("same", "private"):
             return rep.name
-        if rep.kind == "pattern":
+        if rep.kind in ("pattern", "rows"):
             rep = Rep("lanes", self.spread(rep, value.type))
         if rep.kind == "line":
             moved = self.code.add(f"mul i64 {lane}, {rep.step}")

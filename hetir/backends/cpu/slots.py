@@ -207,9 +207,9 @@ class Slots(Lanes):
     def _condition(self, value: Value) -> Rep:
         """A condition; one that is known to be alike in all lanes as a scalar."""
         rep = self.rep(value)
-        if rep.kind == "lanes" and not self.host.known.varying(value):
+        if rep.kind in ("lanes", "rows") and not self.host.known.varying(value):
             return Rep("same", self.scalar(rep, value.type))
-        return rep
+        return Rep("lanes", self.spread(rep, value.type)) if rep.kind == "rows" else rep
 
 
 def is_short(body: Sequence[Operation], start: int = 0, times: int = 1) -> bool:

@@ -1,13 +1,13 @@
 """Values of a lane vector, and masks over its lanes.
 
-A vector of `width` lanes runs consecutive work-items. What is the same in all lanes stays a
-scalar. An i64 that grows by a fixed step from lane to lane is kept as its first lane and the
-step, so that addresses stay scalar.
+A vector of `width` lanes runs consecutive work-items, which may be several whole rows of a
+workgroup. What is the same in all lanes stays a scalar. An i64 that grows by a fixed step from lane
+to lane is kept as its first lane and the step, so that addresses stay scalar.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -28,14 +28,16 @@ class Rep:
 
     `kind` is `same` (one scalar), `line` (i64: `name` in lane 0, `step` more in each next
     lane), `pattern` (i64: `name`, and one of `offsets` more in each lane), `lanes` (an LLVM
-    vector) or `private` (the address of the lanes' own arrays, interleaved: element e of lane l
-    lies at (e * width + l) elements).
+    vector), `rows` (`names[r]` in the first lane of the vector's row r, `step` more, which only
+    an i64 has, in each next lane of the row) or `private` (the address of the lanes' own arrays,
+    interleaved: element e of lane l lies at (e * width + l) elements).
     """
 
     kind: str
     name: str
     step: int = 0
     offsets: tuple[int, ...] = ()
+    names: tuple[str, ...] = ()
 
 
 def signed(number: int) -> int:
@@ -55,12 +57,17 @@ class Span:
 
 
 class Vectors:
-    """Holds what the lanes know under `mask` (None: all lanes are on)."""
+    """Holds what the lanes know under `mask` (None: all lanes are on).
 
-    def __init__(self, host: Emitter, width: int) -> None:
+    The lanes are `rows` whole rows of work-items, or some of one row, of `columns` lanes each.
+    """
+
+    def __init__(self, host: Emitter, width: int, rows: int = 1) -> None:
         self.host = host
         self.code = host.code
         self.width = width
+        self.rows = rows
+        self.columns = width // rows
         self.reps: dict[Value, Rep] = {}
         self.mask: str | None = None
         self.linear = "0"
@@ -88,18 +95,41 @@ class Vectors:
         yield
         self.code.lanes = 0
 
-    def splat(self, scalar: str, name: str) -> str:
-        """One scalar in every lane."""
+    def splat(self, scalar: str, name: str, lanes: int = 0) -> str:
+        """One scalar in every one of `lanes`, the vector's unless given."""
         if not name.startswith("%"):
             return f"splat ({scalar} {name})"
-        code, vector = self.code, self.of(scalar)
+        lanes = lanes or self.width
+        code, vector = self.code, f"<{lanes} x {scalar}>"
         one = code.add(f"insertelement {vector} poison, {scalar} {name}, i64 0")
-        zeros = f"<{self.width} x i32> zeroinitializer"
+        zeros = f"<{lanes} x i32> zeroinitializer"
         return code.add(f"shufflevector {vector} {one}, {vector} poison, {zeros}")
 
-    def row(self, scalar: str, step: int) -> str:
+    def row(self, scalar: str, step: int, lanes: int = 0) -> str:
         """The constant 0, step, 2 * step, ..."""
-        return f"<{', '.join(f'{scalar} {lane * step}' for lane in range(self.width))}>"
+        numbers = (f"{scalar} {lane * step}" for lane in range(lanes or self.width))
+        return f"<{', '.join(numbers)}>"
+
+    def join(self, pieces: Sequence[str], scalar: str) -> str:
+        """Vectors of equal lengths, one after the other; their number is a power of two."""
+        part = self.width // len(pieces)
+        while len(pieces) > 1:
+            vector, order = f"<{part} x {scalar}>", ", ".join(f"i32 {n}" for n in range(2 * part))
+            pairs = list(zip(pieces[::2], pieces[1::2], strict=True))
+            made = {
+                (a, b): f"shufflevector {vector} {a}, {vector} {b}, <{2 * part} x i32> <{order}>"
+                for a, b in pairs
+            }
+            names = {pair: self.code.add(text) for pair, text in made.items()}
+            pieces = [names[pair] for pair in pairs]
+            part *= 2
+        return pieces[0]
+
+    def part(self, name: str, scalar: str, index: int, lanes: int) -> str:
+        """The `index`-th run of `lanes` lanes of a vector."""
+        order = ", ".join(f"i32 {n}" for n in range(index * lanes, (index + 1) * lanes))
+        vector = f"{self.of(scalar)} {name}, {self.of(scalar)} poison"
+        return self.code.add(f"shufflevector {vector}, <{lanes} x i32> <{order}>")
 
     def vector(self, value: Value) -> str:
         """A value as an LLVM vector."""
@@ -110,6 +140,9 @@ class Vectors:
         scalar = scalar_type(kind)
         if rep.kind == "lanes":
             return rep.name
+        if rep.kind == "rows":
+            made = {name: self._spread_row(name, rep.step, scalar) for name in rep.names}
+            return self.join([made[name] for name in rep.names], scalar)
         first = self.splat(scalar, rep.name)
         if rep.kind == "same":
             return first
@@ -117,6 +150,13 @@ class Vectors:
             each = ", ".join(f"{scalar} {signed(offset)}" for offset in rep.offsets)
             return self.code.add(f"add {self.of(scalar)} {first}, <{each}>")
         return self.code.add(f"add {self.of(scalar)} {first}, {self.row(scalar, rep.step)}")
+
+    def _spread_row(self, name: str, step: int, scalar: str) -> str:
+        """One row of a value that is held by rows."""
+        vector, first = f"<{self.columns} x {scalar}>", self.splat(scalar, name, self.columns)
+        if step:
+            first = self.code.add(f"add {vector} {first}, {self.row(scalar, step, self.columns)}")
+        return first
 
     def scalar(self, rep: Rep, kind: Type) -> str:
         """The value of the first lane that is on, for values that are alike in all of them."""
@@ -145,6 +185,8 @@ class Vectors:
         """A lane number of the mask's integer type as i64."""
         if self.width == 64:
             return lane
+        if self.width > 64:
+            return self.code.add(f"trunc i{self.width} {lane} to i64")
         return self.code.add(f"zext i{self.width} {lane} to i64")
 
     # ---- masks -------------------------------------------------------------------------

@@ -47,10 +47,7 @@ def load(code: Code, at: Window, kind: str, where: str, align: int, tags: str) -
     if mask is None:
         raw = code.add(f"load {vector}, ptr {where}, align {align}{tags}")
     else:
-        name, flags = _name(code, "load", at, kind), f"<{at.count} x i1>"
-        code.declarations[name] = f"declare {vector} @{name}(ptr, {flags}, {vector})"
-        operands = f"ptr align {align} {where}, {flags} {mask}, {vector} poison"
-        raw = code.add(f"call {vector} @{name}({operands}){tags}")
+        raw = masked_load(code, at.count, kind, mask, where, align, tags)
     order = ", ".join(f"i32 {n}" for n in at.order)
     lanes = f"<{len(at.order)} x i32>"
     return code.add(f"shufflevector {vector} {raw}, {vector} poison, {lanes} <{order}>")
@@ -67,12 +64,30 @@ def store(code: Code, at: Window, kind: str, name: str, where: str, align: int, 
     if mask is None:
         code.put(f"store {vector} {wide}, ptr {where}, align {align}{tags}")
         return
-    full, flags = _name(code, "store", at, kind), f"<{at.count} x i1>"
-    code.declarations[full] = f"declare void @{full}({vector}, ptr, {flags})"
-    operands = f"{vector} {wide}, ptr align {align} {where}, {flags} {mask}"
-    code.put(f"call void @{full}({operands}){tags}")
+    masked_store(code, at.count, kind, mask, wide, where, align, tags)
 
 
-def _name(code: Code, what: str, at: Window, kind: str) -> str:
+def masked_load(
+    code: Code, count: int, kind: str, mask: str, where: str, align: int, tags: str
+) -> str:
+    """Load `count` neighbours of which `mask` says which are touched."""
+    vector, flags, name = f"<{count} x {kind}>", f"<{count} x i1>", _name("load", count, kind)
+    code.declarations[name] = f"declare {vector} @{name}(ptr, {flags}, {vector})"
+    operands = f"ptr align {align} {where}, {flags} {mask}, {vector} poison"
+    return code.add(f"call {vector} @{name}({operands}){tags}")
+
+
+def masked_store(
+    code: Code, count: int, kind: str, mask: str, value: str, where: str, align: int, tags: str
+) -> None:
+    """Store those of `count` neighbours that `mask` names."""
+    vector, flags, name = f"<{count} x {kind}>", f"<{count} x i1>", _name("store", count, kind)
+    code.declarations[name] = f"declare void @{name}({vector}, ptr, {flags})"
+    code.put(
+        f"call void @{name}({vector} {value}, ptr align {align} {where}, {flags} {mask}){tags}"
+    )
+
+
+def _name(what: str, count: int, kind: str) -> str:
     short = {"float": "f32", "double": "f64"}.get(kind, kind)
-    return f"llvm.masked.{what}.v{at.count}{short}.p0"
+    return f"llvm.masked.{what}.v{count}{short}.p0"
