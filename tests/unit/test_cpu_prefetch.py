@@ -9,7 +9,7 @@ import pytest
 
 from hetir import runtime
 from hetir.backends import cpu
-from hetir.backends.cpu.prefetch import leaders
+from hetir.backends.cpu.prefetch import Prefetches, leaders
 from hetir.ir import ops
 from hetir.ir.text import parse_kernel
 from hetir.passes.access import accesses
@@ -18,11 +18,11 @@ from hetir.passes.uniformity import uniformity
 from tests.unit.test_cpu_streaming import kernel_of
 
 
-def leading(kernel, *, in_rows=True):
+def leading(kernel, *, in_rows=True, width=1):
     """For each leader: load or store, its parameter's position, and its access."""
     kernel = expand_arrays(kernel)
     places = [p.value for p in kernel.params]
-    found = leaders(kernel, uniformity(kernel, lockstep=True), in_rows=in_rows)
+    found = leaders(kernel, uniformity(kernel, lockstep=True), in_rows=in_rows, width=width)
     known = accesses(kernel)
     return [(op.name, places.index(root), known[op].offset) for op, root in found.items()]
 
@@ -49,6 +49,7 @@ def test_jacobi_asks_for_the_row_below_and_for_what_it_writes():
         ("saxpy", [("load", 1), ("load", 2)]),  # y is read before it is written
         ("sum", [("load", 0)]),
         ("softmax", [("load", 0), ("store", 1)]),  # the first loop over x, the first over out
+        ("layer_norm", [("load", 0), ("store", 3)]),  # every row needs the weights
         ("transpose", []),  # tiles have no direction
     ],
 )
@@ -60,7 +61,7 @@ def test_which_accesses_lead(name, expected):
 LOOP = """kernel k(
   %x: array<f32[?:1], global> from 0, %y: array<f32[?:1], global> from 1, %n: i64 from 2
 ) {{
-  %i: i64 = local_id axis=0
+  %i: i64 = {place}_id axis=0
   %nought: i64 = const 0
   %one: i64 = const 1
   %step: i64 = const {step}
@@ -76,11 +77,27 @@ LOOP = """kernel k(
 """
 
 
-@pytest.mark.parametrize(("step", "leads"), [(64, 1), (2047, 1), (2048, 0), (0, 0), (-64, 0)])
-def test_a_loop_must_go_on_in_memory(step, leads):
-    """A turn that jumps further than what is asked for, stays or goes back has nothing ahead."""
-    found = leading(parse_kernel(LOOP.format(step=step)))
+@pytest.mark.parametrize(
+    ("step", "width", "leads"),
+    [
+        (64, 64, 1),
+        (64, 16, 1),  # with gaps, but some turn comes by 8 KiB from here
+        (48, 48, 1),
+        (48, 47, 0),  # no turn does
+        (2048, 64, 1),
+        (2047, 64, 0),
+        (4096, 64, 0),
+        (0, 64, 0),
+        (-64, 64, 0),
+    ],
+)
+def test_a_loop_must_go_on_in_memory(step, width, leads):
+    found = leading(parse_kernel(LOOP.format(place="global", step=step)), width=width)
     assert [f[:2] for f in found] == [("load", 0)] * leads
+
+
+def test_what_every_workgroup_reads_is_not_asked_for():
+    assert not leading(parse_kernel(LOOP.format(place="local", step=64)))
 
 
 BESIDE = """kernel k(%x: array<f32[?:1], global> from 0, %y: array<f32[?:1], global> from 1) {{
@@ -122,19 +139,46 @@ def test_every_line_of_a_vector_is_asked_for():
     assert 1 in calls(cpu.emit_ir(kernel_of("jacobi"), workgroup=(64, 4, 1)))
 
 
-@pytest.mark.parametrize("count", [(1 << 18) - 1, 1 << 18, (1 << 18) + 1])
-def test_nothing_is_asked_for_beside_small_arrays(count):
-    """The distance is a select on the number of elements: 1 MiB of floats here."""
-    kernel = kernel_of("saxpy")
-    text = cpu.emit_ir(kernel, workgroup=(256, 1, 1))
-    (least,) = set(re.findall(r"icmp uge i64 %\S+, (\d+)", text))
-    assert int(least) == 1 << 18
-    assert re.search(r"select i1 %\S+, i64 8192, i64 0", text)
-    artifact = cpu.compile_kernel(kernel, workgroup=(256, 1, 1))
-    program = runtime.device("cpu").load(artifact, names=("a", "x", "y"))
-    x, y = np.arange(count, dtype=np.float32), np.ones(count, np.float32)
-    program.run((np.float32(2), x, y), (-(-count // 256), 1, 1), (256, 1, 1))
-    assert (y == 2 * x + 1).all()
+COPY = """kernel k(%x: array<i64[?, ?:1], global> from 0, %y: array<i64[?, ?:1], global> from 1) {
+  %c: i64 = global_id axis=0
+  %r: i64 = global_id axis=1
+  %v: i64 = load %x, %r, %c
+  store %y, %r, %c, %v
+  return
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "stride", "far"),
+    [
+        (127, 1024, 1024, False),  # less than 1 MiB
+        (128, 1024, 1024, True),
+        (128, 1024, 1032, True),  # a line between two rows
+        (128, 1024, 1033, False),
+        (256, 512, 4096, False),  # a few columns of a wide array
+        (32, 4096, 5000, True),  # long rows
+        (128, 1024, -1024, False),  # upside down
+    ],
+)
+def test_small_arrays_and_rows_that_lie_apart_have_nothing_ahead(
+    rows, columns, stride, far, monkeypatch
+):
+    """What is loaded is made to be the distance at which the emitted code would look ahead."""
+
+    def show(self, code, op, where, _):
+        if op.spec is ops.LOAD:
+            distance = self._distance(self._params[self._arrays[op]], 8)
+            code.put(f"store i64 {distance}, ptr {where}")
+
+    monkeypatch.setattr(Prefetches, "emit", show)
+    artifact = cpu.compile_kernel(parse_kernel(COPY), workgroup=(64, 1, 1))
+    program = runtime.device("cpu").load(artifact, names=("x", "y"))
+    memory = np.zeros(rows * abs(stride), np.int64)
+    x = memory.reshape(rows, -1)[:: -1 if stride < 0 else 1, :columns]
+    y = np.zeros((rows, columns), np.int64)
+    program.run((x, y), (columns // 64, rows, 1), (64, 1, 1))
+    assert y.max() == (8192 if far else 0)
 
 
 def guarded(count):
@@ -161,6 +205,6 @@ def test_ahead_of_the_end_of_memory_lies_nothing_and_nothing_happens():
 
 def test_atomics_do_not_lead():
     kernel = expand_arrays(kernel_of("histogram"))
-    found = leaders(kernel, uniformity(kernel, lockstep=True), in_rows=True)
+    found = leaders(kernel, uniformity(kernel, lockstep=True), in_rows=True, width=1)
     assert found
     assert all(op.spec in (ops.LOAD, ops.STORE) for op in found)

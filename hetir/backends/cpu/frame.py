@@ -191,12 +191,20 @@ class Frame:
             ("large", index, count), "add i64 0, 1", *products, f"icmp uge i64 {{}}, {count}"
         )
 
-    def if_large(self, index: int, count: int, value: int) -> str:
-        """`value` where an array argument has at least `count` elements, else 0."""
-        large = self.large(index, count)
-        return self._ask(
-            ("if large", index, count, value), f"select i1 {large}, i64 {value}, i64 0"
-        )
+    def rows_meet(self, index: int, element: int, also: str, gap: int, long: int) -> str:
+        """`also`, and whether an array's rows are `gap` bytes apart at most, or `long` bytes."""
+        last = (self.slot(index).ndim or 0) - 1
+        row = self._ask(("row", index), f"mul i64 {self.extent(index, last)}, {element}")
+        reach = self._ask(("reach", index, gap), f"add i64 {row}, {gap}")
+        stride = self.stride(index, last - 1)
+        near = self._ask(("near", index, gap), f"icmp ule i64 {stride}, {reach}")
+        far = self._ask(("far", index, long), f"icmp uge i64 {row}, {long}")
+        key = ("rows meet", index, also, gap, long)
+        return self._ask(key, f"or i1 {near}, {far}", f"and i1 {{}}, {also}")
+
+    def choice(self, condition: str, value: int) -> str:
+        """`value` where the condition holds, else 0."""
+        return self._ask(("choice", condition, value), f"select i1 {condition}, i64 {value}, i64 0")
 
     def stack(self, kind: ArrayType, array: Value) -> str:
         """The address of a private array that no leaf shares."""

@@ -12,7 +12,7 @@ from hetir.backends.cpu.frame import Frame
 from hetir.backends.llvm.code import Code
 from hetir.ir import ops
 from hetir.ir.core import Kernel, Operation, Region, Value
-from hetir.ir.types import ArrayType
+from hetir.ir.types import ArrayType, Scalar
 from hetir.passes.access import Access, Atom, accesses
 from hetir.passes.regions import LOOPS, definitions
 from hetir.passes.uniformity import Uniformity
@@ -31,7 +31,8 @@ class Prefetches:
     """
 
     def __init__(self, kernel: Kernel, known: Uniformity, frame: Frame, *, in_rows: bool) -> None:
-        self._arrays = leaders(kernel, known, in_rows=in_rows)
+        width = (frame.workgroup or (1,))[0]
+        self._arrays = leaders(kernel, known, in_rows=in_rows, width=width)
         self._params = {p.value: index for index, p in enumerate(kernel.params)}
         self._frame = frame
 
@@ -41,18 +42,29 @@ class Prefetches:
         if array is None:
             return
         assert isinstance(array.type, ArrayType)
-        index, least = self._params[array], _LARGE // array.type.element.bytes
-        ahead = code.index(where, self._frame.if_large(index, least, _AHEAD))
+        ahead = code.index(where, self._distance(self._params[array], array.type.element.bytes))
         code.declarations[_NAME] = f"declare void @{_NAME}(ptr, i32, i32, i32)"
         for line in range(0, count, _LINE):
             place = code.index(ahead, str(line))
             code.put(f"call void @{_NAME}(ptr {place}, i32 {op.spec is ops.STORE:d}, i32 3, i32 1)")
 
+    def _distance(self, index: int, element: int) -> str:
+        """How far to look: nowhere in arrays that caches hold or whose short rows lie apart."""
+        frame = self._frame
+        pays = frame.large(index, _LARGE // element)
+        axes = frame.slot(index).ndim or 0
+        if axes > 1:
+            pays = frame.rows_meet(index, element, pays, _LINE, 4 * _AHEAD)
+        return frame.choice(pays, _AHEAD)
 
-def leaders(kernel: Kernel, known: Uniformity, *, in_rows: bool) -> dict[Operation, Value]:
+
+def leaders(
+    kernel: Kernel, known: Uniformity, *, in_rows: bool, width: int
+) -> dict[Operation, Value]:
     """The accesses, each with its array, that come to each line of large arrays first.
 
-    They go on in memory from vector to vector, in the first loop that touches the array.
+    They go on in memory from vector to vector, in the first loop that touches the array, and each
+    workgroup has its own. `width` is how many work-items lie side by side, at least.
     """
     params, found = {p.value for p in kernel.params}, accesses(kernel, known)
     made = definitions(kernel.body)
@@ -62,7 +74,7 @@ def leaders(kernel: Kernel, known: Uniformity, *, in_rows: bool) -> dict[Operati
         access = found[op]
         if access.root not in params or access.kind != "contiguous":
             continue
-        if not (in_rows if loop is None else _goes_on(access, loop, made)):
+        if not (in_rows if loop is None else _goes_on(access, loop, made, width)):
             continue
         if places.setdefault(access.root, loop) is loop:
             _add(first.setdefault(access.root, []), access)
@@ -78,13 +90,17 @@ def _plain(region: Region, loop: Operation | None) -> Iterator[tuple[Operation, 
             yield from _plain(inner, op if op.spec in LOOPS else loop)
 
 
-def _goes_on(access: Access, loop: Operation, made: Mapping[Value, Operation]) -> bool:
-    """Whether a turn of the loop continues where the one before ended, or nearly."""
-    step = access.offset.coefficient(Atom("iteration", loop))
-    if step is None:
-        return False
+def _goes_on(access: Access, loop: Operation, made: Mapping[Value, Operation], width: int) -> bool:
+    """Whether what lies ahead of a turn of the loop is what later turns need, and no cache has."""
+    turn, element = Atom("iteration", loop), access.op.attrs["element"]
+    assert isinstance(element, Scalar)
+    start = [atom for term in access.offset.terms if turn not in term for atom in term]
+    step = access.offset.coefficient(turn)
+    if step is None or not any(atom.kind in ("origin", "uniform") for atom in start):
+        return False  # all workgroups go the same way
     if step.constant is not None:
-        return 0 < step.constant < _AHEAD
+        covered = 0 < step.constant <= width * element.bytes
+        return covered or (step.constant > 0 and _AHEAD % step.constant == 0)
     return all(len(term) == 1 and _group_size(term[0], made) for term in step.terms)
 
 
