@@ -13,6 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
+import pytest
+
+from hetir import runtime
 from hetir.ir import ops
 from hetir.ir.build import Builder
 from hetir.ir.core import Kernel, Options, Param, Region, Value
@@ -41,6 +44,12 @@ class Loop:
 
     carried: int
     counter: Value | None
+
+
+def need(device: str) -> None:
+    """Skip a test whose device is not here."""
+    if device not in {d.name for d in runtime.devices(emulated=True)}:
+        pytest.skip(f"no device `{device}`")
 
 
 def seeds(first: int, count: int) -> range:

@@ -8,7 +8,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from hetir import runtime, testing
+from hetir import testing
 from hetir.ir import ops
 from hetir.ir.build import Builder
 from hetir.ir.core import Kernel, Options, Param, Value
@@ -24,7 +24,7 @@ from hetir.passes.simplify import PASSES
 from hetir.passes.uniformity import uniformity
 from hetir.testing.cases import Input
 from hetir.testing.runners import OnDevice
-from tests.property.cells import SHARE, cells, seeds
+from tests.property.cells import SHARE, cells, need, seeds
 from tests.property.test_generated import watch_uniform
 from tests.unit import ptx_support
 from tests.unit.checkpoint_tools import evaluator as checked
@@ -151,8 +151,7 @@ RUNNERS: dict[str, tuple[OnDevice, int, int]] = {
 @pytest.mark.parametrize("name", RUNNERS)
 def test_backends_agree(name):
     on, count, size = RUNNERS[name]
-    if on.device not in {d.name for d in runtime.devices(emulated=True)}:
-        pytest.skip(f"no device `{on.device}`")
+    need(on.device)
     for seed in seeds(6000, count):
         case = cells(seed, size)
         expected = case.run(testing.evaluator)
@@ -234,8 +233,7 @@ def branches(seed):
 @pytest.mark.parametrize("device", ["ascend-shim", "ascend-shim:950"])
 def test_branches_and_loops_agree(device):
     on = OnDevice(device=device, simplified=False)
-    if on.device not in {d.name for d in runtime.devices(emulated=True)}:
-        pytest.skip(f"no device `{on.device}`")
+    need(on.device)
     for seed in seeds(7000, 2):
         case = branches(seed)
         agrees(seed, case, case.run(testing.evaluator), case.kernel, on)

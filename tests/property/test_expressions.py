@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from hetir import runtime, testing
+from hetir import testing
 from hetir.ir.types import F64, SCALARS, Scalar
 from hetir.ir.verify import verify
 from hetir.passes.simplify import PASSES, simplify
 from hetir.testing.cases import Case
 from hetir.testing.runners import REFUSALS, OnDevice
-from tests.property.cells import SHARE, seeds
+from tests.property.cells import SHARE, need, seeds
 from tests.property.expressions import PURE, expression
 
 ALL = tuple(SCALARS.values())
@@ -92,9 +92,7 @@ def turns(count: int) -> Iterator[tuple[int, Case]]:
 @pytest.mark.parametrize("name", RUNNERS)
 def test_backends_compute_the_evaluators_bits(name):
     runner, count = RUNNERS[name]
-    here = {d.name for d in runtime.devices(emulated=True)}
-    if runner.device not in here:
-        pytest.skip(f"no device `{runner.device}`")
+    need(runner.device)
     refused = 0
     types = TYPES.get(name, ALL)
     drawn = turns(count) if name == "910b" else cases(count, 1000, types, wide=True)
