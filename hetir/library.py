@@ -76,7 +76,7 @@ SMALL: Mapping[str, Any] = {
     "jacobi": (33, 70),
     "nbody": 200,
     "spmv": 500,
-    "bitonic_sort": 3_000,
+    "bitonic_sort": 9_000,
     "flash_attention": (2, 70),
     "gaussian_blur": (33, 70),
     "top_k": (9, 100),

@@ -1,4 +1,9 @@
-"""Bitonic sort of i32, any length: short distances in shared memory, long ones in global memory."""
+"""Bitonic sort of i32, any length: each work-item holds 16 numbers, exchanged in registers.
+
+An index inside a block is three digits of base 16. The numbers of a work-item differ in one of
+them, which are exchanges at four distances; shared memory takes a block from one digit to the next.
+Where a part is to fall its numbers are held inverted, so that all exchanges put the less one first.
+"""
 
 import numpy as np
 
@@ -6,83 +11,164 @@ import hetir
 import hetir.lang as hl
 from hetir.library import Case, Step
 
-BLOCK = 1024
-ITEMS = BLOCK // 2
+EACH = 16
+GROUP = EACH**2
+BLOCK = EACH**3
+FAR = 8  # numbers a work-item in global memory: 16 lines whole powers apart share a cache's places
 
 
 @hetir.func
-def order(a, b, ascending):
-    """The pair in the wanted order."""
-    swap = (a > b) == ascending
-    return hl.where(swap, b, a), hl.where(swap, a, b)
+def merge(v, count, distance):
+    """Exchange at a distance, at half of it, and so on down to 1."""
+    for step in hl.static_range(distance.bit_length()):
+        for j in hl.static_range(count):
+            k = j + (distance >> step)
+            if not j & (distance >> step):
+                v[j], v[k] = hl.min(v[j], v[k]), hl.max(v[j], v[k])
 
 
 @hetir.func
-def exchange_block(tile, lane, distance, ascending):
-    """Compare and exchange all pairs of a block at one distance."""
-    low = 2 * lane - (lane & (distance - 1))
-    tile[low], tile[low + distance] = order(tile[low], tile[low + distance], ascending)
+def invert(v, bits):
+    """Invert the numbers in whose digit an odd number of `bits` is set."""
+    for j in hl.static_range(EACH):
+        if (j & bits).bit_count() % 2:
+            v[j] = ~v[j]
+
+
+@hetir.func
+def invert_all(v, odd):
+    """Invert a work-item's numbers, or not."""
+    mask = hl.i32(-1) if odd else hl.i32(0)
+    for j in hl.static_range(EACH):
+        v[j] = v[j] ^ mask
+
+
+@hetir.func
+def climb(v, bit, odd):
+    """Begin to merge parts of 1 << bit - 1 of this digit, which are half of those to come.
+
+    `odd` is the lowest bit of the next digit.
+    """
+    invert(v, 3 << (bit - 1))
+    if bit == 4:
+        invert_all(v, odd)
+    merge(v, EACH, 1 << (bit - 1))
+
+
+@hetir.func
+def first(step):
+    """The least index of a work-item's numbers, which are `step` apart."""
+    low = hl.local_id(0) & (step - 1)
+    return EACH * (hl.local_id(0) - low) + low
+
+
+@hetir.func
+def read(v, a, base, step):
+    """Take the work-item's numbers, `step` apart."""
+    at = base + first(step)
+    for j in hl.static_range(EACH):
+        v[j] = a[at + j * step]
+
+
+@hetir.func
+def write(v, a, base, step):
+    """Put them where `read` takes them."""
+    at = base + first(step)
+    for j in hl.static_range(EACH):
+        a[at + j * step] = v[j]
+
+
+@hetir.func
+def write_tile(v, tile, step):
+    write(v, tile, 0, step)
+    hl.barrier()
 
 
 @hetir.kernel
 def sort_blocks(x: hl.Array[hl.i32, 1]):
-    """Sort each block of BLOCK, in turn upwards and downwards."""
+    """Sort each block of BLOCK, in turn upwards and downwards.
+
+    What is where at first does not matter, so the digits of steps 16, 256 and 1 count as the low,
+    middle and high one until the first merge over the high one, which reads them in that order.
+    """
     tile = hl.shared(BLOCK, hl.i32)
-    lane = hl.local_id(0)
-    base = hl.group_id(0) * BLOCK
-    tile[lane] = x[base + lane]
-    tile[lane + ITEMS] = x[base + lane + ITEMS]
+    v = hl.private(EACH, hl.i32)
+    base, item = hl.group_id(0) * BLOCK, hl.local_id(0)
+    read(v, x, base, 16)
+    invert(v, 1)
+    for bit in hl.static_range(1, 5):
+        climb(v, bit, item & 16)
+    write_tile(v, tile, 16)
+    for bit in hl.static_range(1, 5):
+        read(v, tile, 0, 256)
+        climb(v, bit, item & 1)
+        write_tile(v, tile, 256)
+        read(v, tile, 0, 16)
+        merge(v, EACH, 8)
+        write_tile(v, tile, 16)
+    read(v, tile, 0, 1)
     hl.barrier()
-    size = 2
-    while size <= BLOCK:
-        distance = size // 2
-        while distance > 0:
-            at = base + 2 * lane - (lane & (distance - 1))
-            exchange_block(tile, lane, distance, (at & size) == 0)
-            hl.barrier()
-            distance //= 2
-        size *= 2
-    x[base + lane] = tile[lane]
-    x[base + lane + ITEMS] = tile[lane + ITEMS]
+    for bit in hl.static_range(1, 5):
+        if bit > 1:
+            read(v, tile, 0, 256)
+        climb(v, bit, base & BLOCK)
+        write_tile(v, tile, 256)
+        read(v, tile, 0, 16)
+        merge(v, EACH, 8)
+        write_tile(v, tile, 16)
+        read(v, tile, 0, 1)
+        merge(v, EACH, 8)
+        if bit < 4:
+            write_tile(v, tile, 1)
+    invert_all(v, base & BLOCK)
+    write(v, x, base, 1)
 
 
 @hetir.kernel
-def exchange_far(x: hl.Array[hl.i32, 1], size: hl.i64, distance: hl.i64):
-    """One exchange over distances longer than a block."""
-    i = hl.global_id(0)
-    low = 2 * i - (i & (distance - 1))
-    x[low], x[low + distance] = order(x[low], x[low + distance], (low & size) == 0)
+def exchange_far(x: hl.Array[hl.i32, 1], size: hl.i64, distance: hl.i64, count: hl.static):
+    """The exchanges at `distance` and the log2(count) - 1 powers of two above it."""
+    at = hl.group_id(1) * count * distance + hl.global_id(0)
+    v = hl.private(count, hl.i32)
+    mask = hl.i32(-1) if at & size else hl.i32(0)
+    for j in hl.static_range(count):
+        v[j] = x[at + j * distance] ^ mask
+    merge(v, count, count // 2)
+    for j in hl.static_range(count):
+        x[at + j * distance] = v[j] ^ mask
 
 
 @hetir.kernel
 def merge_blocks(x: hl.Array[hl.i32, 1], size: hl.i64):
     """The exchanges of a merge that stay inside a block."""
     tile = hl.shared(BLOCK, hl.i32)
-    lane = hl.local_id(0)
+    v = hl.private(EACH, hl.i32)
     base = hl.group_id(0) * BLOCK
-    tile[lane] = x[base + lane]
-    tile[lane + ITEMS] = x[base + lane + ITEMS]
-    hl.barrier()
-    distance = BLOCK // 2
-    while distance > 0:
-        exchange_block(tile, lane, distance, (base & size) == 0)
-        hl.barrier()
-        distance //= 2
-    x[base + lane] = tile[lane]
-    x[base + lane + ITEMS] = tile[lane + ITEMS]
+    read(v, x, base, 256)
+    invert_all(v, base & size)
+    merge(v, EACH, 8)
+    write_tile(v, tile, 256)
+    read(v, tile, 0, 16)
+    merge(v, EACH, 8)
+    write_tile(v, tile, 16)
+    read(v, tile, 0, 1)
+    merge(v, EACH, 8)
+    invert_all(v, base & size)
+    write(v, x, base, 1)
 
 
 def steps(x):
     """The launches that sort x, whose length is a power of two of at least BLOCK."""
     blocks = x.size // BLOCK
-    found = [Step(sort_blocks, (x,), (blocks,), (ITEMS,))]
+    found = [Step(sort_blocks, (x,), (blocks,), (GROUP,))]
     size = 2 * BLOCK
     while size <= x.size:
-        distance = size // 2
-        while distance >= BLOCK:
-            found.append(Step(exchange_far, (x, size, distance), (blocks,), (ITEMS,)))
-            distance //= 2
-        found.append(Step(merge_blocks, (x, size), (blocks,), (ITEMS,)))
+        distance = size
+        while distance > BLOCK:
+            count = min(FAR, distance // BLOCK)
+            distance //= count
+            grid = (distance // GROUP, x.size // (count * distance))
+            found.append(Step(exchange_far, (x, size, distance, count), grid, (GROUP, 1)))
+        found.append(Step(merge_blocks, (x, size), (blocks,), (GROUP,)))
         size *= 2
     return tuple(found)
 
@@ -96,11 +182,11 @@ def case(rng, size=1 << 20, data=None):
         else data.ravel().astype(np.int32)
     )
     padded = max(BLOCK, 1 << (max(given.size, 1) - 1).bit_length())
-    x = np.empty(padded, np.int32)
+    x = np.full(padded, info.max, np.int32)
 
     def reset():
-        x.fill(info.max)
         x[: given.size] = given
+        x[given.size :] = info.max
 
     reset()
     return Case(

@@ -58,7 +58,7 @@ SHAPES: dict[str, Callable[[Random], Any]] = {
     "jacobi": box(20, 140),
     "nbody": line(150),
     "spmv": line(500, least=1),
-    "bitonic_sort": line(2500),
+    "bitonic_sort": line(20_000),
     "flash_attention": lambda choose: (choose.randint(0, 2), length(choose, 70)),
     "gaussian_blur": box(20, 140, least=1),
     "top_k": rows(6, 300, least=0),

@@ -161,3 +161,19 @@ def test_short_and_long_distances_need_no_gather():
     text = emit_ir(prepared(butterflies, (x, x)), workgroup=compiler.dims(64), lanes=16)
     for piece in text.split("\ndistance")[1:]:
         assert "llvm.masked.gather" not in piece[: piece.index("\nothers")]
+
+
+@hetir.kernel
+def halves(x: hl.Array[hl.i32, 1], y: hl.Array[hl.i32, 1]):
+    i = hl.local_id(0)
+    low = i & 127
+    y[i] = x[2 * (i - low) + low] + x[2 * (i - low) + low + 128]
+
+
+def test_many_low_bits_of_an_index_are_a_line():
+    x, y = np.arange(512, dtype=np.int32) ** 2, np.zeros(256, np.int32)
+    for lanes in LANES:
+        runner(halves, (x, y), (256,), lanes)((x, y), (1,))
+        assert (y.reshape(2, 128) == x.reshape(2, 2, 128).sum(1)).all()
+    text = emit_ir(prepared(halves, (x, y)), workgroup=compiler.dims(256), lanes=16)
+    assert "gather" not in text

@@ -31,7 +31,7 @@ SIZES: dict[str, Any] = {
     "softmax": (5, 60),
     "matmul": (17, 20, 18),
     "transpose": (33, 40),
-    "bitonic_sort": 600,
+    "bitonic_sort": 5000,
     "top_k": (3, 50),
     "layer_norm": (3, 60),
 }

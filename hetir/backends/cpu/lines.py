@@ -119,7 +119,7 @@ class Lines(Vectors):
 
         Of few bits the lanes have a repeating pattern; of many, one line.
         """
-        if number > 62:
+        if name == "shr" and number > 62:
             return None
         period = number + 1 if name == "and" else 1 << number
         if line.step != 1 or line.name not in self.multiples or period & (period - 1):
