@@ -205,8 +205,10 @@ class ShapeError(CompileError):
 
 def dims(sizes: int | Sequence[int]) -> Dims:
     """One to three sizes as three."""
+    if type(sizes) is int:  # every launch comes by here
+        return sizes, 1, 1
     try:
-        several = cast("Sequence[int]", sizes if isinstance(sizes, tuple | list) else (sizes,))
+        several = cast("Sequence[int]", sizes if isinstance(sizes, (tuple, list)) else (sizes,))
         given = tuple(map(index, several))
     except TypeError:
         given = ()
