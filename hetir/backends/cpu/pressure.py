@@ -9,13 +9,16 @@ from hetir.backends.cpu.program import Control, Exchange, Leaf, Node, Schedule, 
 from hetir.ir import ops
 from hetir.ir.core import Operation, Region, Value, walk
 from hetir.ir.types import BOOL, I64, RefType, Scalar
-from hetir.passes.regions import number
+from hetir.passes.regions import LOOPS, number
 from hetir.passes.uniformity import Uniformity
 
 _IDS = (ops.LOCAL_ID, ops.GLOBAL_ID, ops.LANE_ID)
 _ACCESSES = (ops.LOAD, ops.STORE)
 _POINTER_BYTES = 8
 _MOST_LANES = 64  # a mask is an integer
+_PLAIN = 16  # ops for each access where arithmetic is all that counts
+_LONGEST = 512  # ops that are worth LLVM's time in twice or four times the registers
+_SPARE = 3  # as many values as registers hold, where spilling them does not matter
 ONE_BY_ONE = (ops.ATOMIC_CAS, ops.PRINT, ops.ASSERT, ops.OUT_OF_BOUNDS)
 
 
@@ -38,17 +41,17 @@ def widths(
     """The lanes of each leaf, by its id.
 
     Several registers side by side hide the latency of what depends on itself from turn to
-    turn. Leaves that share a private array, whose layout depends on the lanes, have equal
-    lanes.
+    turn, and of long chains, for which that matters more than values that do not fit. Leaves
+    that share a private array, whose layout depends on the lanes, have equal lanes.
     """
     found: dict[int, int] = {}
     for leaf, most in leaves(schedule.nodes, _MOST_LANES, shape.subgroup):
         found[id(leaf)] = shape.lanes
-        if shape.register_bytes and not any(
-            op.spec in ONE_BY_ONE for op in walk(Region((), tuple(leaf.ops)))
-        ):
+        body = list(walk(Region((), tuple(leaf.ops))))
+        if shape.register_bytes and not any(op.spec in ONE_BY_ONE for op in body):
             need = max(1, Pressure(known, definitions).leaf(leaf))
-            found[id(leaf)] = _lanes(shape, min(most, (shape.register_bytes - 1) // need))
+            room = shape.register_bytes * (_SPARE if _chain(body) else 1)
+            found[id(leaf)] = _lanes(shape, min(most, (room - 1) // need))
     if schedule.private:
         found = dict.fromkeys(found, min(found.values(), default=0))
     return found
@@ -121,6 +124,13 @@ def leaves(nodes: Sequence[Node], most: int, subgroup: int) -> Iterator[tuple[Le
                     yield from leaves(region, most, subgroup)
             case _:
                 pass
+
+
+def _chain(body: Sequence[Operation]) -> bool:
+    """Whether ops are arithmetic from end to end, as elementary functions are."""
+    accesses = sum(op.spec in _ACCESSES for op in body)
+    loops = any(op.spec in LOOPS for op in body)
+    return not loops and _PLAIN * max(1, accesses) <= len(body) <= _LONGEST
 
 
 def _lanes(shape: Shape, most: int) -> int:

@@ -42,12 +42,15 @@ def normal(x: KernelValue) -> KernelValue:
 
 
 @library
-def log_terms(f: KernelValue, low: KernelValue) -> KernelValue:
+def log_terms(f: KernelValue, low: KernelValue | None = None) -> KernelValue:
     """log(1 + f + low) as a pair, for |f| up to 1/3."""
     square, error = half_square(f)
     p = polynomial(f, tables.LOG_F64 if f.dtype == F64 else tables.LOG_F32)
-    s, e = fast_two_sum(f, -square)
-    return s, e + ((f * f * f * p + low * (1.0 - f * (1.0 - f))) - error)
+    s = f - square
+    tail = f * f * f * p
+    if low is not None:
+        tail += low * (1.0 - f * (1.0 - f))
+    return s, ((f - s) - square) + (tail - error)
 
 
 @library
@@ -71,7 +74,7 @@ def log(x: KernelValue) -> KernelValue:
     """The natural logarithm; -infinity at 0, NaN below."""
     y, moved = normal(x)
     k, m = mantissa(y)
-    high, low = add_exponent(hv.cast(k + moved, x.dtype), *log_terms(m - 1.0, 0.0))
+    high, low = add_exponent(hv.cast(k + moved, x.dtype), *log_terms(m - 1.0))
     return special(x, high + low)
 
 
@@ -80,7 +83,7 @@ def log2(x: KernelValue) -> KernelValue:
     """The logarithm to base 2; exact for powers of two."""
     y, moved = normal(x)
     k, m = mantissa(y)
-    high, low = fast_two_sum(*log_terms(m - 1.0, 0.0))
+    high, low = fast_two_sum(*log_terms(m - 1.0))
     scaled, tail = times(high, tables.INV_LN2_F64 if x.dtype == F64 else tables.INV_LN2_F32)
     s, e = fast_two_sum(hv.cast(k + moved, x.dtype), scaled)
     return special(x, s + (e + (tail + low * tables.INV_LN2_F64[0])))
@@ -92,7 +95,7 @@ def log10(x: KernelValue) -> KernelValue:
     wide = x.dtype == F64
     y, moved = normal(x)
     k, m = mantissa(y)
-    high, low = fast_two_sum(*log_terms(m - 1.0, 0.0))
+    high, low = fast_two_sum(*log_terms(m - 1.0))
     scaled, tail = times(high, tables.INV_LN10_F64 if wide else tables.INV_LN10_F32)
     count = hv.cast(k + moved, x.dtype)
     lg2 = tables.LG2_N_F64 if wide else tables.LG2_N_F32

@@ -1,0 +1,48 @@
+"""How many work-items a leaf runs side by side, by what its values and its chains need."""
+
+import re
+
+import pytest
+
+import hetir
+import hetir.lang as hl
+from hetir import compiler
+from hetir.backends import cpu
+
+
+@hetir.kernel
+def chain(x: hl.Array[hl.f32, 1], y: hl.Array[hl.f32, 1]):
+    i = hl.global_id(0)
+    if i < y.shape[0]:
+        y[i] = hl.erf(x[i])
+
+
+@hetir.kernel
+def loop(x: hl.Array[hl.f32, 1], y: hl.Array[hl.f32, 1], n: hl.i32):
+    i = hl.global_id(0)
+    if i < y.shape[0]:
+        v = x[i]
+        for _ in range(n):
+            v = hl.erf(v)
+        y[i] = v
+
+
+@hetir.kernel
+def long(x: hl.Array[hl.f32, 1], y: hl.Array[hl.f32, 1]):
+    i = hl.global_id(0)
+    if i < y.shape[0]:
+        y[i] = hl.tgamma(x[i])
+
+
+def widest(kernel, target):
+    """The most floats of one vector in a kernel's code for workgroups of 256."""
+    traced = compiler.record(kernel, kernel.annotated())
+    text = cpu.emit_ir(compiler.prepare(traced.module), target=target, workgroup=(256, 1, 1))
+    return max(int(n) for n in re.findall(r"<(\d+) x float>", text))
+
+
+@pytest.mark.parametrize(("target", "one"), [("cpu:x86-64-v4", 16), ("cpu:x86-64-v3", 8)])
+def test_chains_of_arithmetic_run_in_more_than_the_registers(target, one):
+    assert widest(chain, target) >= 2 * widest(loop, target)
+    assert widest(chain, target) <= 8 * one
+    assert widest(long, target) == one  # not worth LLVM's time
