@@ -163,7 +163,7 @@ MAIN = (
         name="bitonic_sort",
         inputs=("x",),
         tolerance=0.0,
-        limit="compare and exchange: log2(n) (log2(n) + 1) / 2 passes over the caches",
+        limit="compare and exchange: log2(n) (log2(n) + 1) / 2 distances, in registers",
         reset=True,
     ),
 )
@@ -184,7 +184,7 @@ MORE = (
         name="fft",
         inputs=("real", "imag"),
         tolerance=1e-5,
-        limit="passes over shared memory, stride of a span",
+        limit="bytes; three passes over a row in registers",
     ),
     Problem(
         name="int8_matmul",

@@ -164,7 +164,13 @@ MUTANTS = (
     Mutant("a pattern is taken for that of twice the period", "folds",
            "icmp eq i64 {limit}, {period - 1}", "icmp eq i64 {limit}, {2 * period - 1}"),
     Mutant("an index counted by any step is a multiple of the width", "counters",
-           "int(by) % leaf.width == 0", "True"),
+           " and leaf.multiple(by)", ""),
+    Mutant("an index that is the same in all lanes counts by any step", "loops",
+           " and self.multiple(bounds[2].name)", ""),
+    Mutant("an index that is the same in all lanes starts anywhere", "loops",
+           "self.multiple(bounds[0].name) and ", ""),
+    Mutant("the sum of a multiple of the width and any number is one", "lines",
+           "if self.multiple(a) and self.multiple(b)", "if self.multiple(a)"),
     Mutant("a window is written with what lies between", "windows",
            "if len(taken) == self.count:", "if taken:"),
     Mutant("a difference of patterns is a sum", "lines",
@@ -355,6 +361,7 @@ def _written_checks() -> Iterator[str]:
         folds.test_folds_of_an_index_that_starts_anywhere,
         folds.test_exchanges_at_every_distance_and_alignment,
         folds.test_butterflies_in_a_loop,
+        folds.test_low_bits_of_sums,
     ):
         test(8)
     folds.test_strided_accesses_and_what_lies_between(folds.hl.f32, 3)

@@ -64,7 +64,7 @@ SHAPES: dict[str, Callable[[Random], Any]] = {
     "top_k": rows(6, 300, least=0),
     "rotary": lambda choose: (choose.randint(0, 3), length(choose, 30), 2 * length(choose, 40)),
     "int8_matmul": box(40, 50, 40),
-    "fft": lambda choose: (choose.randint(0, 3), 1 << choose.randint(0, 9)),
+    "fft": lambda choose: (choose.randint(0, 3), 1 << choose.randint(0, 11)),
     "triangular_solve": box(40, 150),
     "black_scholes": line(2000),
     "cross_entropy": rows(6, 300),
@@ -72,7 +72,7 @@ SHAPES: dict[str, Callable[[Random], Any]] = {
 }
 """A shape in each kernel's domain; the extents are its case's."""
 
-ROWS = {"softmax", "layer_norm", "rms_norm", "cross_entropy", "fft"}
+ROWS = {"softmax", "layer_norm", "rms_norm", "cross_entropy"}
 """One workgroup of any size a row."""
 GUARDED = {"vector_add", "saxpy", "black_scholes", "spmv", "triangular_solve"}
 """A work-item an element, in workgroups of any size."""

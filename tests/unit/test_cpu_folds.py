@@ -177,3 +177,45 @@ def test_many_low_bits_of_an_index_are_a_line():
         assert (y.reshape(2, 128) == x.reshape(2, 2, 128).sum(1)).all()
     text = emit_ir(prepared(halves, (x, y)), workgroup=compiler.dims(256), lanes=16)
     assert "gather" not in text
+
+
+@hetir.kernel
+def added(y: hl.Array[hl.i64, 1], z: hl.Array[hl.i64, 1], n: hl.i64):
+    """Low bits of indices that start at a multiple of the width, or not."""
+    lane = hl.local_id(0)
+    for start in range(0, 256, 64):
+        i = start + lane
+        y[i] = 2 * i - (i & 31)
+    total = hl.i64(0)
+    for start in range(4, n, 64):
+        total = 3 * total + ((start + lane) & 31)
+    for start in range(0, n, 36):
+        total = 3 * total + ((start + lane) & 31) + ((lane + 5) & 31)
+    z[lane] = total
+
+
+@pytest.mark.parametrize("lanes", LANES)
+def test_low_bits_of_sums(lanes):
+    y, z = np.zeros(256, np.int64), np.zeros(64, np.int64)
+    runner(added, (y, z, np.int64(0)), (64,), lanes)((y, z, np.int64(100)), (1,))
+    i, lane, want = np.arange(256), np.arange(64), np.zeros(64, np.int64)
+    for start in range(4, 100, 64):
+        want = 3 * want + (start + lane) % 32
+    for start in range(0, 100, 36):
+        want = 3 * want + (start + lane) % 32 + (lane + 5) % 32
+    assert (y == 2 * i - i % 32).all()
+    assert (z == want).all()
+
+
+@hetir.kernel
+def halves_of_more(x: hl.Array[hl.i32, 1], y: hl.Array[hl.i32, 1]):
+    for start in range(0, 1024, 64):
+        i = start + hl.local_id(0)
+        y[i] = x[2 * i - (i & 31)]
+
+
+def test_a_uniform_loop_keeps_low_bits_lines():
+    x, y = np.arange(2048, dtype=np.int32), np.zeros(1024, np.int32)
+    text = emit_ir(prepared(halves_of_more, (x, y)), workgroup=compiler.dims(64), lanes=16)
+    assert "gather" not in text
+    assert "load <16 x i32>" in text

@@ -38,7 +38,7 @@ class LineCounter(Counter):
         name = code.add(f"load i64, ptr {self.place}, align 64")
         index = Rep(self.first.kind, name, self.first.step)
         by = self.by.name
-        if self.first.name in leaf.multiples and by.isdecimal() and int(by) % leaf.width == 0:
+        if leaf.multiple(self.first.name) and leaf.multiple(by):
             leaf.multiples.add(name)
         room = self._sum("sub", self.stop.name, name)
         most = max(0, self.first.step * (leaf.width - 1))

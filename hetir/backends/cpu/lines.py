@@ -101,10 +101,12 @@ class Lines(Vectors):
         return Rep("pattern", name, offsets=offsets)
 
     def _note_sum(self, name: str, reps: Sequence[Rep], sign: int) -> None:
-        """Note that a sum or difference is another number and a constant."""
+        """Note what is known of a sum or difference: a multiple, another number and a constant."""
         a, b = (r.name for r in reps)
         if not a.startswith("%") and sign > 0:
             a, b = b, a
+        if self.multiple(a) and self.multiple(b):
+            self.multiples.add(name)
         if a.startswith("%") and not b.startswith("%"):
             base, before = self.sums.get(a, (a, 0))
             self.sums[name] = base, before + sign * signed(int(b))

@@ -82,6 +82,8 @@ class Loops(Folds):
             for slot, arg in zip(results, args, strict=True):
                 self._put(slot, self.reps[arg], None)
             self.reps[region.args[0]] = Rep("same", index)
+            if self.multiple(bounds[0].name) and self.multiple(bounds[2].name):
+                self.multiples.add(index)
             code.branch(code.add(f"icmp ult i64 {counter}, {count}"), body, leave)
             code.start(body)
         again = Target(slots, entry_mask, latch, straight=True)

@@ -189,6 +189,10 @@ class Vectors:
             return self.code.add(f"trunc i{self.width} {lane} to i64")
         return self.code.add(f"zext i{self.width} {lane} to i64")
 
+    def multiple(self, name: str) -> bool:
+        """Whether a number is known to be a multiple of the width."""
+        return name in self.multiples or (name.isdecimal() and int(name) % self.width == 0)
+
     # ---- masks -------------------------------------------------------------------------
 
     def both(self, a: str | None, b: str) -> str:
