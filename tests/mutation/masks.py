@@ -263,6 +263,14 @@ MUTANTS = (
     Mutant("a `continue` before a `break` stays in its leaf", "schedule",
            "found = found or self.holds(op, level) or self._controls(op, level, place, found)",
            "found = found or self.holds(op, level)"),
+    # scaling by powers of two
+    Mutant("whatever ends like `exp` is scaled in one step", "powers",
+           "self._digest(op.result).hex()[:16] not in KNOWN", "not self._digest(op.result)"),
+    Mutant("any product is exact", "powers",
+           "return (frexp(number)[0] * 2**_EXACT_BITS).is_integer()", "return True"),
+    Mutant("a shortcut needs nothing that another leaf made", "lanes",
+           "if any(v not in self.reps and v not in self.host.outer for v in found.operands):",
+           "if False:"),
     # subgroups
     Mutant("a missing lane counts in a reduction", "subgroups",
            "takes = self._truths(self._lanes(where))",
@@ -324,6 +332,7 @@ def _written_checks() -> Iterator[str]:
     from tests.unit import test_cpu_columns as columns
     from tests.unit import test_cpu_folds as folds
     from tests.unit import test_cpu_places as places
+    from tests.unit import test_cpu_powers as powers
     from tests.unit import test_cpu_rows as rows
     from tests.unit import test_cpu_vectors as vectors
 
@@ -377,6 +386,10 @@ def _written_checks() -> Iterator[str]:
     for kind in ("u8", "f32"):
         rows.test_rows_at_any_alignment(kind, 8)
     yield "rows"
+    for kernel in (powers.behind, powers.parted):
+        powers.test_vectors_have_the_bits_of_scalars(kernel, None)
+    powers.test_what_only_looks_like_it_rounds_twice_as_it_says()
+    yield "powers"
     for width, items in ((8, 64), (32, 64), (32, 48)):
         vectors.test_subgroups_that_have_all_their_items("f32", width, items)
     yield "subgroups"

@@ -12,6 +12,7 @@ from hetir.backends.cpu.divergence import Divergence, divergence
 from hetir.backends.cpu.frame import Workgroup
 from hetir.backends.cpu.items import Item, ItemEmitter
 from hetir.backends.cpu.masked import MaskedLeaf
+from hetir.backends.cpu.powers import shortcuts
 from hetir.backends.cpu.prefetch import Prefetches
 from hetir.backends.cpu.pressure import Shape, in_registers, widths
 from hetir.backends.cpu.program import (
@@ -119,6 +120,8 @@ class Emitter(ItemEmitter):
         }
         self.exact = frozenset(magnitudes(kernel)) | addressing(kernel) | self.small
         self.positive = positive(kernel)
+        wide = "avx512f" in target.features
+        self.shortcuts = shortcuts(kernel.body, self._definitions) if wide else {}
         self.divergence: Divergence = divergence(kernel.body, self.known)
         group = tiles.known if tiles and tiled else self.known
         self._by_row = self.known, self.divergence

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 from hetir.backends.cpu.columns import Columns
 from hetir.backends.cpu.context import Context
+from hetir.backends.cpu.powers import fused, scaled
 from hetir.backends.cpu.single import Singles
 from hetir.backends.cpu.vectors import Rep, Span
+from hetir.backends.llvm.registers import REGISTER
 from hetir.backends.llvm.rules import RULES
 from hetir.ir import ops
 from hetir.ir.core import Operation
@@ -32,12 +34,25 @@ class Lanes(Columns, Singles, Context):
         if made is None and all(r.kind == "same" for r in reps):
             made = Rep("same", RULES[key_of(op)](self.code, op, [r.name for r in reps]))
         if made is None:
+            made = self._shortcut(op)
+        if made is None:
             names = [self.spread(r, v.type) for r, v in zip(reps, op.operands, strict=True)]
             with self.wide():
                 made = Rep("lanes", RULES[key_of(op)](self.code, op, names))
             if op.spec is ops.AND and op.result.type == BOOL:
                 self._span_of_both(made.name, reps)
         self.reps[op.result] = made
+
+    def _shortcut(self, op: Operation) -> Rep | None:
+        """What AVX-512 does in one instruction, see `powers`."""
+        found = self.host.shortcuts.get(op)
+        if found is None or self.width * 32 % REGISTER:
+            return None
+        if any(v not in self.reps and v not in self.host.outer for v in found.operands):
+            return None
+        names = [self.vector(v) for v in found.operands]
+        with self.wide():
+            return Rep("lanes", (scaled if found.kind == "scale" else fused)(self.code, *names))
 
     def _span_of_both(self, name: str, reps: Sequence[Rep]) -> None:
         """Note that the `and` of spans, and of what is alike in all lanes, is a span."""

@@ -8,9 +8,9 @@ round, the two results together have the NaN and both zeros, and are equal other
 from __future__ import annotations
 
 from hetir.backends.llvm.code import Code
+from hetir.backends.llvm.registers import REGISTER, by_register
 
 _BITS = {"float": 32, "double": 64}
-_REGISTER = 512
 _MAJORITY = 0xE8  # of three bits
 
 
@@ -27,7 +27,7 @@ def extreme(code: Code, name: str, scalar: str, a: str, b: str) -> str:
     )
     if name == "minimum":
         both = code.add(f"or {words} {first}, {second}")
-    elif "avx512f" in code.x86 and code.lanes * _BITS[scalar] % _REGISTER == 0:
+    elif "avx512f" in code.x86 and code.lanes * _BITS[scalar] % REGISTER == 0:
         both = _majority(code, _BITS[scalar], first, second)
     else:
         nan = code.add(f"fcmp uno {wide} {a}, {b}")
@@ -45,38 +45,7 @@ def _chosen(code: Code, predicate: str, wide: str, a: str, b: str) -> str:
 
 def _majority(code: Code, bits: int, a: str, b: str) -> str:
     """`a & b` in the sign and `a | b` elsewhere: one instruction a register."""
-    lanes, count = code.lanes, _REGISTER // bits
-    name = f"llvm.x86.avx512.pternlog.{'d' if bits == 32 else 'q'}.512"
-    kinds = ", ".join((f"<{count} x i{bits}>",) * 3)
-    code.declarations[name] = f"declare <{count} x i{bits}> @{name}({kinds}, i32 immarg)"
-    rest = f"splat (i{bits} {(1 << (bits - 1)) - 1})"
-    parts: list[str] = []
-    for at in range(0, lanes, count):
-        order = ", ".join(f"i32 {n}" for n in range(at, at + count))
-        code.lanes = lanes
-        x, y = (
-            code.add(
-                f"shufflevector {code.of(f'i{bits}')} {v}, {code.of(f'i{bits}')} poison, "
-                f"<{count} x i32> <{order}>"
-            )
-            for v in (a, b)
-        )
-        code.lanes = count
-        kind = code.of(f"i{bits}")
-        operands = f"{kind} {x}, {kind} {y}, {kind} {rest}, i32 {_MAJORITY}"
-        parts.append(code.add(f"call {kind} @{name}({operands})"))
-    code.lanes = lanes
-    return _joined(code, bits, parts, count)
-
-
-def _joined(code: Code, bits: int, parts: list[str], count: int) -> str:
-    """Vectors of `count` end to end: their number is a power of two."""
-    while len(parts) > 1:
-        order = ", ".join(f"i32 {n}" for n in range(2 * count))
-        kind = f"<{count} x i{bits}>"
-        parts = [
-            code.add(f"shufflevector {kind} {x}, {kind} {y}, <{2 * count} x i32> <{order}>")
-            for x, y in zip(parts[::2], parts[1::2], strict=True)
-        ]
-        count *= 2
-    return parts[0]
+    words = f"i{bits}"
+    rest = f"splat ({words} {(1 << (bits - 1)) - 1})"
+    name = f"pternlog.{'d' if bits == 32 else 'q'}"
+    return by_register(code, (words, bits), name, (a, b, rest), f"i32 {_MAJORITY}")
