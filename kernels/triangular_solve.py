@@ -6,17 +6,36 @@ import hetir
 import hetir.lang as hl
 from hetir.library import Case, Step
 
+GROUP = 64
+EACH = 8  # rows at a time, whose sums are in registers
+
+
+@hetir.func
+def solve(lower, x, side, top, count):
+    """Solve rows `top` to top + count, when all before are solved."""
+    total = hl.private(count, hl.f32)
+    for r in hl.static_range(count):
+        total[r] = x[top + r, side]
+    for j in range(top):
+        known = x[j, side]
+        for r in hl.static_range(count):
+            total[r] -= lower[top + r, j] * known
+    for r in hl.static_range(count):
+        for j in hl.static_range(r):
+            total[r] -= lower[top + r, top + j] * total[j]
+        total[r] /= lower[top + r, top + r]
+        x[top + r, side] = total[r]
+
 
 @hetir.kernel
 def triangular_solve(lower: hl.Array[hl.f32, 2], x: hl.Array[hl.f32, 2]):
     """x holds b (rows, sides) and becomes the solution; lower's diagonal is not zero."""
-    side = hl.global_id(0)
+    side, rows = hl.global_id(0), x.shape[0]
     if side < x.shape[1]:
-        for i in range(x.shape[0]):
-            total = x[i, side]
-            for j in range(i):
-                total -= lower[i, j] * x[j, side]
-            x[i, side] = total / lower[i, i]
+        for top in range(0, rows - EACH + 1, EACH):
+            solve(lower, x, side, top, EACH)
+        for top in range(rows - rows % EACH, rows):
+            solve(lower, x, side, top, 1)
 
 
 def case(rng, size=(256, 2048), data=None):
@@ -27,7 +46,7 @@ def case(rng, size=(256, 2048), data=None):
     b = rng.random(size, np.float32)
     x = b.copy()
     return Case(
-        steps=(Step(triangular_solve, (lower, x), (hetir.cdiv(sides, 64),), (64,)),),
+        steps=(Step(triangular_solve, (lower, x), (hetir.cdiv(sides, GROUP),), (GROUP,)),),
         reset=lambda: np.copyto(x, b),
         results={"x": x},
         expected=lambda: {"x": np.linalg.solve(lower.astype(np.float64), b.astype(np.float64))},
