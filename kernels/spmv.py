@@ -7,6 +7,7 @@ import hetir.lang as hl
 from hetir.library import Case, Step
 
 PART = 2048  # elements at a time: all of 64 rows of up to 32
+AHEAD = 4  # neighbours that a row reads at once
 
 
 @hetir.kernel
@@ -20,7 +21,7 @@ def spmv(
     """Each work-item makes one row; the elements of a group's rows go through shared memory."""
     row, lane, group = hl.global_id(0), hl.local_id(0), hl.group_size(0)
     rows = y.shape[0]
-    products = hl.shared(PART, hl.f32)
+    products = hl.shared(PART + AHEAD - 1, hl.f32)
     first, stop = start[min(row, rows)], start[min(row + 1, rows)]
     top = hl.group_id(0) * group
     end = start[min(top + group, rows)]
@@ -29,10 +30,15 @@ def spmv(
         count = min(PART, end - part)
         for e in range(lane, count, group):
             products[e] = value[part + e] * x[column[part + e]]
+        for e in range(count + lane, count + AHEAD - 1, group):
+            products[e] = 0.0
         hl.barrier()
         low, high = min(max(first - part, 0), PART), max(min(stop - part, PART), 0)
-        for k in range(low, high):  # both in [0, PART]: counts of 32 bits will do
+        for k in range(low, high, AHEAD):  # both in [0, PART]: counts of 32 bits will do
             total += products[k]
+            left = hl.i32(high - k)
+            for n in hl.static_range(1, AHEAD):
+                total += hl.where(n < left, products[k + n], 0.0)
         hl.barrier()
     if row < rows:
         y[row] = total

@@ -176,8 +176,11 @@ MUTANTS = (
     Mutant("a difference of patterns is a sum", "lines",
            "offsets = tuple(x + sign * y", "offsets = tuple(x + y"),
     # columns
-    Mutant("rows are read though lanes are off", "columns",
-           "if self.mask is not None or base.kind", "if base.kind"),
+    Mutant("rows of lanes that are off are read", "columns",
+           "        if self.mask is None:\n            return places", "        return places"),
+    Mutant("rows of lanes that are off are written", "columns",
+           "self.mask is not None and (op.spec is ops.STORE or offset.kind",
+           "self.mask is not None and (offset.kind"),
     Mutant("a load goes ahead of a store", "columns",
            "        else:\n            yield from _close(loads, most)\n", "        else:\n"),
     Mutant("a store waits for what is behind a load", "columns",
@@ -378,6 +381,7 @@ def _written_checks() -> Iterator[str]:
     columns.test_loads_and_stores_keep_their_order(8)
     columns.test_the_last_of_stores_stays(8)
     columns.test_lanes_that_are_off_touch_nothing(8)
+    columns.test_rows_of_lanes_that_are_on_need_no_gather(8)
     columns.test_rows_become_columns_and_rows_again("f32", 12, 16)
     yield "columns"
     for kernel in places.KERNELS:

@@ -189,6 +189,37 @@ def test_lanes_that_are_off_touch_nothing(lanes):
     assert (y == want).all()
 
 
+@hetir.kernel
+def rows_of_some(x: hl.Array[hl.i32, 1], start: hl.Array[hl.i64, 1], y: hl.Array[hl.i32, 1]):
+    """Sums in rows of unlike lengths, by fours; items without a row have no place in memory."""
+    i = hl.local_id(0)
+    total = hl.i32(0)
+    for k in range(start[2 * i], start[2 * i + 1], 4):
+        v = hl.private(4, hl.i32)
+        for c in hl.static_range(4):
+            total += x[k + c]
+            v[c] = total
+        for c in hl.static_range(4):
+            y[k + c] = v[c]
+
+
+@pytest.mark.parametrize("lanes", LANES)
+def test_rows_of_lanes_that_are_on_need_no_gather(lanes):
+    choose = np.random.default_rng(3)
+    x, y = choose.integers(0, 99, 800).astype(np.int32), np.full(800, -1, np.int32)
+    length = choose.integers(0, 4, 64) * 4
+    first = np.where(length > 0, choose.permutation(64) * 12 + 5, 1 << 44)
+    arguments = x, np.stack([first, first + length], 1).ravel(), y
+    runner(rows_of_some, arguments, (64,), lanes)(arguments, (1,))
+    want = np.full(800, -1, np.int32)
+    for low, count in zip(first, length, strict=True):
+        want[low : low + count] = np.cumsum(x[low : low + count])
+    assert (y == want).all()
+    if lanes:
+        text = emit_ir(prepared(rows_of_some, arguments), workgroup=(64, 1, 1), lanes=16)
+        assert "llvm.masked.gather.v16i32" not in text
+
+
 def test_whole_rows_need_no_gather():
     x = np.zeros(1700, np.float32)
     text = emit_ir(prepared(table(hl.f32, 16, 16), (x, x)), workgroup=compiler.dims(64), lanes=16)

@@ -201,7 +201,7 @@ def _beside(code: Code, a: list[str], b: list[str], kind: str, count: int) -> li
 
 
 class Columns(Accesses):
-    """Does groups of accesses together, where no lane is off."""
+    """Does groups of accesses together; lanes that are off read the row of the first that is on."""
 
     _groups: dict[Operation, Group]
     _joined: dict[Group, bool]
@@ -241,7 +241,9 @@ class Columns(Accesses):
         """Whether rows are better than what an access does alone."""
         base, offset = self.rep(op.operands[0]), self.rep(op.operands[1])
         element = memory.element_of(op)
-        if self.mask is not None or base.kind != "same" or element == BOOL:
+        if base.kind != "same" or element == BOOL:
+            return False
+        if self.mask is not None and (op.spec is ops.STORE or offset.kind != "lanes"):
             return False
         if offset.kind in ("same", "rows") or (offset.kind, offset.step) == ("line", element.bytes):
             return False
@@ -285,11 +287,21 @@ class Columns(Accesses):
         code, forms = self.code, self.host.forms
         base, offset = (self.rep(v) for v in op.operands[:2])
         low = forms.of(group.ops[0].operands[1])[1] - forms.of(op.operands[1])[1]
+        places = self._on(offset.name) if offset.kind == "lanes" else ""
         for lane in range(self.width):
             if offset.kind == "lanes":
-                name = code.add(f"extractelement {self.of('i64')} {offset.name}, i64 {lane}")
+                name = code.add(f"extractelement {self.of('i64')} {places}, i64 {lane}")
                 more = low
             else:
                 name, more = offset.name, low + self.offsets(offset)[lane]
             where = code.index(base.name, name)
             yield code.index(where, str(more))
+
+    def _on(self, places: str) -> str:
+        """The lanes' places, in those that are off that of one that is on, as some lane is."""
+        if self.mask is None:
+            return places
+        code, vector = self.code, self.of("i64")
+        first = code.add(f"extractelement {vector} {places}, i64 {self.first_lane()}")
+        flags, other = f"{self.of('i1')} {self.mask}", self.splat("i64", first)
+        return code.add(f"select {flags}, {vector} {places}, {vector} {other}")
