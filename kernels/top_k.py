@@ -19,29 +19,47 @@ def insert(best, value):
         best[k] = larger
 
 
+@hetir.func
+def merge(best, other):
+    """Keep the K largest of two falling lists.
+
+    They are the larger ones of one list's first and the other's last, and so on. In this order they
+    fall and then rise, so that exchanges at K / 2, K / 4, ... sort them.
+    """
+    for k in hl.static_range(K):
+        best[k] = hl.max(best[k], other[K - 1 - k])
+    for step in hl.static_range(1, K.bit_length()):
+        distance = K >> step
+        for k in hl.static_range(K):
+            if not k & distance:
+                a, b = best[k], best[k + distance]
+                best[k], best[k + distance] = hl.max(a, b), hl.min(a, b)
+
+
 @hetir.kernel(grid=lambda x, y: x.shape[0], workgroup=GROUP)
 def top_k(x: hl.Array[hl.f32, 2], y: hl.Array[hl.f32, 2]):
     row, lane = hl.group_id(0), hl.local_id(0)
-    best = hl.private(K, hl.f32)
+    best, other = hl.private(K, hl.f32), hl.private(K, hl.f32)
     for k in hl.static_range(K):
         best[k] = float("-inf")
     for j in range(lane, x.shape[1], GROUP):
         insert(best, x[row, j])
-    lists = hl.shared((GROUP, K), hl.f32)
+    lists = hl.shared((K, GROUP), hl.f32)
     for k in hl.static_range(K):
-        lists[lane, k] = best[k]
+        lists[k, lane] = best[k]
     hl.barrier()
     half = GROUP // 2
     while half > 0:
         if lane < half:
             for k in hl.static_range(K):
-                insert(best, lists[lane + half, k])
+                other[k] = lists[k, lane + half]
+            merge(best, other)
             for k in hl.static_range(K):
-                lists[lane, k] = best[k]
+                lists[k, lane] = best[k]
         hl.barrier()
         half //= 2
     if lane < K:
-        y[row, lane] = lists[0, lane]
+        y[row, lane] = lists[lane, 0]
 
 
 def case(rng, size=(4096, 1024), data=None):
