@@ -156,6 +156,30 @@ MUTANTS = (
            'self.spans[name] = Span("0", span.low)', 'self.spans[name] = Span("0", whole)'),
     Mutant("the lanes beside a span's high end are all", "vectors",
            "self.spans[name] = Span(span.high, whole)", 'self.spans[name] = Span("0", whole)'),
+    # several rows a vector
+    Mutant("every row starts where the first does", "emit",
+           "add nuw nsw i64 {y}, {r}", "add nuw nsw i64 {y}, 0"),
+    Mutant("a row count that does not divide a plane", "tiles",
+           "width % sx == 0 and sy % rows == 0", "width % sx == 0"),
+    Mutant("vectors of rows take what rows share for alike", "emit",
+           "self._by_group if rows > 1 else self._by_row", "self._by_row"),
+    Mutant("an element under a mask is loaded for rows that are off", "blocks",
+           "offset.step == 0 and op.spec is ops.LOAD and self.mask is None",
+           "offset.step == 0 and op.spec is ops.LOAD"),
+    Mutant("pieces are loaded under the first row's mask", "blocks",
+           "for mask, name in zip(masks, offset.names, strict=True)",
+           "for mask, name in zip(masks[:1] * self.rows, offset.names, strict=True)"),
+    Mutant("pieces are stored under the first row's mask", "blocks",
+           'zip(self._parts(self.mask, "i1"), pieces, places, strict=True)',
+           'zip(self._parts(self.mask, "i1")[:1] * self.rows, pieces, places, strict=True)'),
+    Mutant("a line by rows forgets the lanes before", "blocks",
+           "far = rep.step * self.columns", "far = rep.step"),
+    Mutant("a difference by rows loses a step", "blocks",
+           "return steps[0] - steps[1]", "return steps[0] + steps[1]"),
+    Mutant("a select by rows takes either step", "blocks",
+           'case "select" if steps[1] == steps[2]:', 'case "select":'),
+    Mutant("an index that may wrap compares by rows as if it did not", "blocks",
+           "if any(r.step and v not in", "if any(False and v not in"),
     # folds and windows
     Mutant("a fold's last lane may pass its limit", "folds",
            "{width - 1}", "{width - 2}"),
@@ -337,6 +361,7 @@ def _written_checks() -> Iterator[str]:
     from tests.unit import test_cpu_places as places
     from tests.unit import test_cpu_powers as powers
     from tests.unit import test_cpu_rows as rows
+    from tests.unit import test_cpu_tiles as tiles
     from tests.unit import test_cpu_vectors as vectors
 
     vectors.test_a_return_behind_a_barrier_ends_the_workgroup(4)
@@ -394,6 +419,8 @@ def _written_checks() -> Iterator[str]:
         powers.test_vectors_have_the_bits_of_scalars(kernel, None)
     powers.test_what_only_looks_like_it_rounds_twice_as_it_says()
     yield "powers"
+    tiles.everything()
+    yield "tiles"
     for width, items in ((8, 64), (32, 64), (32, 48)):
         vectors.test_subgroups_that_have_all_their_items("f32", width, items)
     yield "subgroups"

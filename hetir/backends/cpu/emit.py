@@ -93,8 +93,8 @@ class Emitter(ItemEmitter):
         )
         shape = Shape(workgroup or (1, 1, 1), lanes, kernel.options.width, register_bytes)
         self._widths = widths(schedule, shape, self.known, self._definitions)
-        blocks = rows and register_bytes and shape.workgroup[1] % 2 == 0
-        tiles = Tiles(kernel, self.known, self._definitions) if blocks else None
+        blocks = lanes and register_bytes and shape.workgroup[1] % 2 == 0
+        tiles = Tiles(kernel, self._definitions) if blocks else None
         tiled = tiles.widths(schedule, shape, self._widths) if tiles else {}
         self._widths |= tiled
         self._tiled = bool(tiled)

@@ -15,11 +15,12 @@ from hetir.backends.cpu.program import Leaf, Schedule
 from hetir.backends.llvm import memory
 from hetir.ir import ops
 from hetir.ir.core import Kernel, Operation, Region, Value, walk
-from hetir.ir.types import I64
+from hetir.ir.types import I64, RefType
 from hetir.passes.regions import LOOPS, number
-from hetir.passes.uniformity import Uniformity, uniformity
+from hetir.passes.uniformity import uniformity
 
 _MOST_LANES = 256
+_ADDRESSES = 8  # of rows that general registers hold
 _ENOUGH = 4  # shared loads that pay; a loop does at least as many
 
 
@@ -31,17 +32,13 @@ def rows_of(width: int, workgroup: tuple[int, int, int] | None) -> int:
 
 
 class Tiles:
-    """Answers for the leaves of one kernel.
+    """Answers for the leaves of one kernel; `known` says what is the same in a workgroup."""
 
-    `row` says what is the same in the work-items of a row, `known` in those of a workgroup.
-    """
-
-    def __init__(
-        self, kernel: Kernel, row: Uniformity, definitions: Mapping[Value, Operation]
-    ) -> None:
-        self.known = uniformity(kernel, lockstep=True)
-        self._row = row
-        self._column = uniformity(kernel, scope="column", lockstep=True)
+    def __init__(self, kernel: Kernel, definitions: Mapping[Value, Operation]) -> None:
+        self.known, self._row, self._column = (
+            uniformity(kernel, scope=scope, lockstep=True)
+            for scope in ("workgroup", "row", "column")
+        )
         self._definitions = definitions
         self._steps: dict[Value, int | None] = {}
 
@@ -71,10 +68,24 @@ class Tiles:
         pressure = Pressure(self._row, self._definitions, shared=self._column)
         most = min(_MOST_LANES, shape.register_bytes // max(1, pressure.leaf(leaf)))
         sx, sy, _ = shape.workgroup
+        most //= sx
+        if addresses := self._addresses(leaf):
+            most = min(most, _ADDRESSES // addresses)
         rows = 1 if sx & (sx - 1) == 0 else 0
-        while rows and sy % (2 * rows) == 0 and 2 * rows * sx <= most:
+        while rows and sy % (2 * rows) == 0 and 2 * rows <= most:
             rows *= 2
         return rows * sx
+
+    def _addresses(self, leaf: Leaf) -> int:
+        """How many addresses a row has of its own in loops: those in arrays of unknown strides."""
+        found: set[Value] = set()
+        for op, looped in _walk(leaf.ops):
+            if looped and op.spec in (ops.LOAD, ops.STORE):
+                kind = op.operands[0].type
+                assert isinstance(kind, RefType)
+                if kind.space == "global" and self._column.varying(op.operands[1]):
+                    found.add(op.operands[1])
+        return len(found)
 
     def _shares(self, leaf: Leaf) -> bool:
         """Whether rows load the same lines again and again, and vectors of rows do no harm."""
