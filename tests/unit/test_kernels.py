@@ -53,3 +53,33 @@ def test_softmax_of_nan_and_infinity():
         case.run("cpu")
     assert np.isnan(case.results["y"]).all()
     assert np.isnan(want).any()
+
+
+@pytest.mark.parametrize("size", [1, 2, 4095, 4097, 70_000])
+def test_a_sort_of_equal_extreme_and_ordered_numbers(size):
+    info = np.iinfo(np.int32)
+    rising = np.linspace(info.min, info.max, size).astype(np.int32)
+    ends = np.where(np.arange(size) % 3, info.max, info.min)
+    for data in (rising, rising[::-1], ends, np.full(size, -1), np.arange(size) % 7 - 3):
+        case = library.case("bitonic_sort", data=data)
+        case.run()
+        assert case.error() == 0
+
+
+@pytest.mark.parametrize("radices", [(2,) * 7, (4, 4, 4), (2, 4, 8), (16, 16, 2), (8, 16), (32,)])
+def test_a_transform_by_any_radices(radices):
+    module = library.load(library.folder() / "fft.py")
+    n, choose = int(np.prod(radices)), np.random.default_rng(1)
+    real, imag, *out = (choose.random((3, n), np.float32) for _ in range(4))
+    arguments = (real, imag, *module.twiddles(radices), *out, radices)
+    module.fft.launch(arguments, grid=(3,), workgroup=(module.GROUP,)).wait()
+    want = np.fft.fft(real + 1j * imag.astype(np.float64))
+    assert np.abs(out[0] - want.real).max() < 1e-5 * np.abs(want).max()
+    assert np.abs(out[1] - want.imag).max() < 1e-5 * np.abs(want).max()
+
+
+def test_top_k_of_equal_values_and_infinities():
+    data = np.array([[np.inf] * 3 + [-np.inf] * 200, [1.0, 2.0] * 101 + [0.0]], np.float32)
+    case = library.case("top_k", data=data)
+    case.run()
+    assert case.results["y"].tolist() == [[np.inf] * 3 + [-np.inf] * 5, [2.0] * 8]
