@@ -36,9 +36,10 @@ def black_scholes(
     i = hl.global_id(0)
     if i < spot.shape[0]:
         s, x, t = spot[i], strike[i], years[i]
-        root = hl.sqrt(t)
-        d1 = (hl.log(s / x) + (RATE + 0.5 * VOLATILITY * VOLATILITY) * t) / (VOLATILITY * root)
-        d2 = d1 - VOLATILITY * root
+        spread = VOLATILITY * hl.sqrt(t)
+        inverse = 1.0 / spread  # it is there before the logarithm
+        d1 = (hl.log(s / x) + (RATE + 0.5 * VOLATILITY * VOLATILITY) * t) * inverse
+        d2 = d1 - spread
         n1, n2 = normal_cdf(d1), normal_cdf(d2)
         discounted = x * hl.exp(-RATE * t)
         call[i] = s * n1 - discounted * n2

@@ -217,6 +217,9 @@ MUTANTS = (
            "if constant in stores.get(key, {}):"),
     Mutant("rows begin at the first column that is asked for", "columns",
            "low = forms.of(group.ops[0].operands[1])[1] -", "low = 0 *"),
+    # order
+    Mutant("reads and writes change places", "order",
+           "before |= {last} if last >= 0 else set()", "pass"),
     # branches and loops
     Mutant("code under a mask runs only where all lanes are on", "slots",
            "code.branch(self._any(mask), some, done)", 'code.branch("false", some, done)'),
@@ -358,6 +361,7 @@ def _written_checks() -> Iterator[str]:
     from tests.unit import test_cpu_clamps as clamps
     from tests.unit import test_cpu_columns as columns
     from tests.unit import test_cpu_folds as folds
+    from tests.unit import test_cpu_order as order
     from tests.unit import test_cpu_places as places
     from tests.unit import test_cpu_powers as powers
     from tests.unit import test_cpu_rows as rows
@@ -409,6 +413,9 @@ def _written_checks() -> Iterator[str]:
     columns.test_rows_of_lanes_that_are_on_need_no_gather(8)
     columns.test_rows_become_columns_and_rows_again("f32", 12, 16)
     yield "columns"
+    for together in (False, True):
+        order.test_memory_keeps_its_order(8, together)
+    yield "order"
     for kernel in places.KERNELS:
         places.test_loops_carry_what_they_should(kernel, 8)
     yield "loops with barriers"

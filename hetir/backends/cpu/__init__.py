@@ -8,6 +8,7 @@ from math import prod
 from hetir.artifact import Artifact, Resources
 from hetir.backends.cpu.emit import Emitter, entry_of
 from hetir.backends.cpu.frame import Workgroup
+from hetir.backends.cpu.order import side_by_side
 from hetir.backends.cpu.schedule import schedule
 from hetir.backends.cpu.targets import UnknownCpuError, resolve
 from hetir.backends.host import VERSION
@@ -84,6 +85,8 @@ def _emitter(
 ) -> Emitter:
     if workgroup is not None:
         lowered = drop_idle_barriers(lowered, workgroup, disjoint=assumptions.disjoint)
+    if lanes != 0:
+        lowered = side_by_side(lowered)
     program = schedule(lowered)
     layout = layout_of(lowered)
     chosen = lanes is None

@@ -18,7 +18,7 @@ _POINTER_BYTES = 8
 _MOST_LANES = 64  # a mask is an integer
 _PLAIN = 16  # ops for each access where arithmetic is all that counts
 _LONGEST = 512  # ops that are worth LLVM's time in twice or four times the registers
-_SPARE = 3  # as many values as registers hold, where spilling them does not matter
+_SPARE = 4  # as many values as registers hold, where spilling them does not matter
 ONE_BY_ONE = (ops.ATOMIC_CAS, ops.PRINT, ops.ASSERT, ops.OUT_OF_BOUNDS)
 
 
@@ -50,7 +50,7 @@ def widths(
         body = list(walk(Region((), tuple(leaf.ops))))
         if shape.register_bytes and not any(op.spec in ONE_BY_ONE for op in body):
             need = max(1, Pressure(known, definitions).leaf(leaf))
-            room = shape.register_bytes * (_SPARE if _chain(body) else 1)
+            room = shape.register_bytes * (_SPARE if is_chain(body) else 1)
             found[id(leaf)] = _lanes(shape, min(most, (room - 1) // need))
     if schedule.private:
         found = dict.fromkeys(found, min(found.values(), default=0))
@@ -126,7 +126,7 @@ def leaves(nodes: Sequence[Node], most: int, subgroup: int) -> Iterator[tuple[Le
                 pass
 
 
-def _chain(body: Sequence[Operation]) -> bool:
+def is_chain(body: Sequence[Operation]) -> bool:
     """Whether ops are arithmetic from end to end, as elementary functions are."""
     accesses = sum(op.spec in _ACCESSES for op in body)
     loops = any(op.spec in LOOPS for op in body)
