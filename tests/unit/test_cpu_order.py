@@ -61,3 +61,25 @@ def test_memory_keeps_its_order(lanes, together):
     np.testing.assert_allclose(x, y64 - a, rtol=3e-6)
     if not together:
         np.testing.assert_allclose(y, y64, rtol=3e-6)
+
+
+@hetir.kernel
+def across(x: hl.Array[hl.f32, 1], y: hl.Array[hl.f32, 1]):
+    """Arithmetic behind a barrier, which would have to be kept if it came before."""
+    i = hl.local_id(0)
+    shared = hl.shared(64, hl.f32)
+    a = x[i]
+    shared[i] = hl.erf(a)
+    hl.barrier()
+    y[i] = shared[63 - i] + hl.erf(a + 1.0)
+
+
+def test_arithmetic_stays_on_its_side_of_a_barrier():
+    x = np.ones(64, np.float32)
+    kernel = prepared(across, (x, x))
+    behind = []
+    for body in (kernel.body.body, side_by_side(kernel).body.body):
+        places = [n for n, op in enumerate(body) if op.spec is ops.BARRIER]
+        behind.append({op.results for op in body[places[0] :]})
+    assert behind[0] == behind[1]
+    assert len(behind[0]) > 60

@@ -14,6 +14,7 @@ from hetir.backends.cpu.pressure import is_chain
 from hetir.ir import ops
 from hetir.ir.core import Kernel, Operation, Region, Value, walk
 
+_ACCESSES = (ops.LOAD, ops.STORE)
 # how many ops on vectors of a few registers run in the time that one takes, where more than one
 _TURNS = {ops.MUL: 2, ops.FMA: 2, ops.DIV: 5, ops.SQRT: 8}
 
@@ -29,7 +30,7 @@ def _region(region: Region) -> Region:
     body: list[Operation] = []
     run: list[Operation] = []
     for op in region.body:
-        if not op.regions and not op.spec.terminator:
+        if op.spec in _ACCESSES or (op.spec.pure and not op.regions and not op.spec.terminator):
             run.append(op)
             continue
         body += _scheduled(run)
@@ -42,7 +43,7 @@ def _region(region: Region) -> Region:
 def _scheduled(run: Sequence[Operation]) -> list[Operation]:
     """Of the ops that can begin, always that from which the longest chain leads to the end.
 
-    Ops that are not pure keep their order.
+    Accesses of memory keep their order.
     """
     needs, users = _needs(run)
     heights = [0] * len(run)
@@ -79,7 +80,7 @@ def _needs(run: Sequence[Operation]) -> tuple[list[set[int]], list[list[int]]]:
     last = -1
     for n, op in enumerate(run):
         before = {makers[v] for v in op.operands if v in makers}
-        if not op.spec.pure:
+        if op.spec in _ACCESSES:
             before |= {last} if last >= 0 else set()
             last = n
         needs.append(before)
