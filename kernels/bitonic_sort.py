@@ -86,7 +86,7 @@ def write_tile(v, tile, step):
 
 @hetir.kernel
 def sort_blocks(x: hl.Array[hl.i32, 1]):
-    """Sort each block of BLOCK, in turn upwards and downwards.
+    """Sort each block of BLOCK, every second one downwards and inverted.
 
     What is where at first does not matter, so the digits of steps 16, 256 and 1 count as the low,
     middle and high one until the first merge over the high one, which reads them in that order.
@@ -120,31 +120,35 @@ def sort_blocks(x: hl.Array[hl.i32, 1]):
         merge(v, EACH, 8)
         if bit < 4:
             write_tile(v, tile, 1)
-    invert_all(v, base & BLOCK)
     write(v, x, base, 1)
 
 
 @hetir.kernel
 def exchange_far(x: hl.Array[hl.i32, 1], size: hl.i64, distance: hl.i64, count: hl.static):
-    """The exchanges at `distance` and the log2(count) - 1 powers of two above it."""
-    at = hl.group_id(1) * count * distance + hl.global_id(0)
+    """The exchanges at `distance` and the log2(count) - 1 powers of two above it.
+
+    Before a merge to parts of `size` every second half of them is inverted, and from then on every
+    second part: the first exchange of the merge makes it so, and the others have a size of 0.
+    """
+    base = hl.group_id(1) * count * distance
+    at = base + hl.global_id(0)
     v = hl.private(count, hl.i32)
-    mask = hl.i32(-1) if at & size else hl.i32(0)
+    lower = hl.where((base & size) != 0, hl.i32(-1), hl.i32(0))
+    upper = ~lower if size else lower
     for j in hl.static_range(count):
-        v[j] = x[at + j * distance] ^ mask
+        v[j] = x[at + j * distance] ^ (lower if j < count // 2 else upper)
     merge(v, count, count // 2)
     for j in hl.static_range(count):
-        x[at + j * distance] = v[j] ^ mask
+        x[at + j * distance] = v[j]
 
 
 @hetir.kernel
-def merge_blocks(x: hl.Array[hl.i32, 1], size: hl.i64):
+def merge_blocks(x: hl.Array[hl.i32, 1]):
     """The exchanges of a merge that stay inside a block."""
     tile = hl.shared(BLOCK, hl.i32)
     v = hl.private(EACH, hl.i32)
     base = hl.group_id(0) * BLOCK
     read(v, x, base, 256)
-    invert_all(v, base & size)
     merge(v, EACH, 8)
     write_tile(v, tile, 256)
     read(v, tile, 0, 16)
@@ -152,7 +156,6 @@ def merge_blocks(x: hl.Array[hl.i32, 1], size: hl.i64):
     write_tile(v, tile, 16)
     read(v, tile, 0, 1)
     merge(v, EACH, 8)
-    invert_all(v, base & size)
     write(v, x, base, 1)
 
 
@@ -162,13 +165,14 @@ def steps(x):
     found = [Step(sort_blocks, (x,), (blocks,), (GROUP,))]
     size = 2 * BLOCK
     while size <= x.size:
-        distance = size
+        distance, first = size, size
         while distance > BLOCK:
             count = min(FAR, distance // BLOCK)
             distance //= count
             grid = (distance // GROUP, x.size // (count * distance))
-            found.append(Step(exchange_far, (x, size, distance, count), grid, (GROUP, 1)))
-        found.append(Step(merge_blocks, (x, size), (blocks,), (GROUP,)))
+            found.append(Step(exchange_far, (x, first, distance, count), grid, (GROUP, 1)))
+            first = 0
+        found.append(Step(merge_blocks, (x,), (blocks,), (GROUP,)))
         size *= 2
     return tuple(found)
 
