@@ -293,9 +293,11 @@ MUTANTS = (
     Mutant("a `continue` before a `break` stays in its leaf", "schedule",
            "found = found or self.holds(op, level) or self._controls(op, level, place, found)",
            "found = found or self.holds(op, level)"),
-    # scaling by powers of two
-    Mutant("whatever ends like `exp` is scaled in one step", "powers",
-           "self._digest(op.result).hex()[:16] not in KNOWN", "not self._digest(op.result)"),
+    # elementary functions
+    Mutant("whatever ends like a known function is one", "functions",
+           "return self._digest(result).hex()[:16] in KNOWN", "return bool(self._digest(result))"),
+    Mutant("nobody else reads the parts of a logarithm", "logarithms",
+           " and users[part.result] <= set(self.ops)", ""),
     Mutant("any product is exact", "powers",
            "return (frexp(number)[0] * 2**_EXACT_BITS).is_integer()", "return True"),
     Mutant("a shortcut needs nothing that another leaf made", "lanes",
@@ -361,9 +363,9 @@ def _written_checks() -> Iterator[str]:
     from tests.unit import test_cpu_clamps as clamps
     from tests.unit import test_cpu_columns as columns
     from tests.unit import test_cpu_folds as folds
+    from tests.unit import test_cpu_functions as functions
     from tests.unit import test_cpu_order as order
     from tests.unit import test_cpu_places as places
-    from tests.unit import test_cpu_powers as powers
     from tests.unit import test_cpu_rows as rows
     from tests.unit import test_cpu_tiles as tiles
     from tests.unit import test_cpu_vectors as vectors
@@ -422,10 +424,10 @@ def _written_checks() -> Iterator[str]:
     for kind in ("u8", "f32"):
         rows.test_rows_at_any_alignment(kind, 8)
     yield "rows"
-    for kernel in (powers.behind, powers.parted):
-        powers.test_vectors_have_the_bits_of_scalars(kernel, None)
-    powers.test_what_only_looks_like_it_rounds_twice_as_it_says()
-    yield "powers"
+    for kernel in (functions.behind, functions.parted, functions.with_parts):
+        functions.test_vectors_have_the_bits_of_scalars(kernel, None)
+    functions.test_what_only_looks_like_it_rounds_twice_as_it_says()
+    yield "functions"
     tiles.everything()
     yield "tiles"
     for width, items in ((8, 64), (32, 64), (32, 48)):

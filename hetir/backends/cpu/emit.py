@@ -12,7 +12,6 @@ from hetir.backends.cpu.divergence import Divergence, divergence
 from hetir.backends.cpu.frame import Workgroup
 from hetir.backends.cpu.items import Item, ItemEmitter
 from hetir.backends.cpu.masked import MaskedLeaf
-from hetir.backends.cpu.powers import shortcuts
 from hetir.backends.cpu.prefetch import Prefetches
 from hetir.backends.cpu.pressure import Shape, in_registers, widths
 from hetir.backends.cpu.program import (
@@ -26,6 +25,7 @@ from hetir.backends.cpu.program import (
     Subgroups,
 )
 from hetir.backends.cpu.rows import Anchor, anchor, run_on
+from hetir.backends.cpu.shortcuts import shortcuts
 from hetir.backends.cpu.streaming import Streams
 from hetir.backends.cpu.subgroups import Exchanger
 from hetir.backends.cpu.tiles import Tiles, rows_of

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hetir.backends.cpu.columns import Columns
 from hetir.backends.cpu.context import Context
-from hetir.backends.cpu.powers import fused, scaled
+from hetir.backends.cpu.shortcuts import EMIT
 from hetir.backends.cpu.single import Singles
 from hetir.backends.cpu.vectors import Rep, Span
 from hetir.backends.llvm.registers import REGISTER
@@ -44,7 +44,7 @@ class Lanes(Columns, Singles, Context):
         self.reps[op.result] = made
 
     def _shortcut(self, op: Operation) -> Rep | None:
-        """What AVX-512 does in one instruction, see `powers`."""
+        """What AVX-512 does in one instruction, see `shortcuts`."""
         found = self.host.shortcuts.get(op)
         if found is None or self.width * 32 % REGISTER:
             return None
@@ -52,7 +52,7 @@ class Lanes(Columns, Singles, Context):
             return None
         names = [self.vector(v) for v in found.operands]
         with self.wide():
-            return Rep("lanes", (scaled if found.kind == "scale" else fused)(self.code, *names))
+            return Rep("lanes", EMIT[found.kind](self.code, *names))
 
     def _span_of_both(self, name: str, reps: Sequence[Rep]) -> None:
         """Note that the `and` of spans, and of what is alike in all lanes, is a span."""

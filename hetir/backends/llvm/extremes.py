@@ -48,4 +48,4 @@ def _majority(code: Code, bits: int, a: str, b: str) -> str:
     words = f"i{bits}"
     rest = f"splat ({words} {(1 << (bits - 1)) - 1})"
     name = f"pternlog.{'d' if bits == 32 else 'q'}"
-    return by_register(code, (words, bits), name, (a, b, rest), f"i32 {_MAJORITY}")
+    return by_register(code, (words, bits), name, (a, b, rest, f"i32 {_MAJORITY}"))
