@@ -111,35 +111,49 @@ class Blocks(Lines):
         size = memory.element_of(op).bytes
         if base.kind != "same" or offset.kind != "rows":
             return False
-        return offset.step == size or (
-            offset.step == 0 and op.spec is ops.LOAD and self.mask is None
-        )
+        return offset.step == size or (offset.step == 0 and op.spec is ops.LOAD)
 
     def load_pieces(self, op: Operation, tags: str) -> Rep:
-        """Load a piece a row."""
+        """Load a piece a row, once for rows at one address, and only what some lane asks for."""
         code, element = self.code, memory.element_of(op)
         base, offset = self.rep(op.operands[0]).name, self.rep(op.operands[1])
-        places = {name: code.index(base, name) for name in offset.names}
+        kind, made = memory_type(element), dict[str, str]()
+        for name, mask in self._asked(offset.names).items():
+            where = code.index(base, name)
+            if not offset.step:
+                made[name] = memory.load(code, op, self._safe(where, mask), tags)
+            elif mask is None:
+                vector = f"<{self.columns} x {kind}>"
+                made[name] = code.add(f"load {vector}, ptr {where}, align {element.bytes}{tags}")
+            else:
+                at = where, element.bytes, tags
+                made[name] = masked_load(code, self.columns, kind, mask, *at)
+        pieces = tuple(made[name] for name in offset.names)
         if not offset.step:
-            made = {n: memory.load(code, op, where, tags) for n, where in places.items()}
-            return self._simplest(tuple(made[name] for name in offset.names), 0)
-        count, kind, align = self.columns, memory_type(element), element.bytes
-        if self.mask is None:
-            vector = f"<{count} x {kind}>"
-            made = {
-                name: code.add(f"load {vector}, ptr {where}, align {align}{tags}")
-                for name, where in places.items()
-            }
-            raw = self.join([made[name] for name in offset.names], kind)
-        else:
-            masks = self._parts(self.mask, "i1")
-            pieces = [
-                masked_load(code, count, kind, mask, places[name], align, tags)
-                for mask, name in zip(masks, offset.names, strict=True)
-            ]
-            raw = self.join(pieces, kind)
+            return self._simplest(pieces, 0)
+        raw = self.join(pieces, kind)
         with self.wide():
             return Rep("lanes", truth(code, raw) if element == BOOL else raw)
+
+    def _asked(self, names: Sequence[str]) -> dict[str, str | None]:
+        """Each offset, with the mask of a row's lanes that are on in any row that has it."""
+        if self.mask is None:
+            return dict.fromkeys(names)
+        asked: dict[str, str | None] = {}
+        for name, mask in zip(names, self._parts(self.mask, "i1"), strict=True):
+            more = asked.get(name)
+            both = f"or <{self.columns} x i1> {more}, {mask}"
+            asked[name] = mask if more is None else self.code.add(both)
+        return asked
+
+    def _safe(self, where: str, mask: str | None) -> str:
+        """An address, or one of zeros where no lane is on."""
+        if mask is None:
+            return where
+        code, count = self.code, self.columns
+        bits = code.add(f"bitcast <{count} x i1> {mask} to i{count}")
+        some = code.add(f"icmp ne i{count} {bits}, 0")
+        return code.add(f"select i1 {some}, ptr {where}, ptr {self.host.frame.zeros()}")
 
     def store_pieces(self, op: Operation, tags: str) -> None:
         """Store a piece a row."""

@@ -215,6 +215,14 @@ class Frame:
         """A named stack buffer of an LLVM type."""
         return self._ask(("buffer", text, name), f"alloca {text}, align 64")
 
+    def zeros(self) -> str:
+        """The address of one element that is zero."""
+        known = len(self._names)
+        name = self.buffer("i64", "zeros")
+        if len(self._names) > known:
+            self._head.put(f"store i64 0, ptr {name}, align 64")
+        return name
+
 
 def context_address(code: Code, value: Value, column: str, index: str) -> tuple[str, str]:
     """The type in memory, and the address of an item's entry."""
