@@ -295,7 +295,10 @@ MUTANTS = (
     Mutant("whatever ends like a known function is one", "functions",
            "return self._digest(result).hex()[:16] in KNOWN", "return bool(self._digest(result))"),
     Mutant("nobody else reads the parts of a logarithm", "logarithms",
-           " and users[part.result] <= set(self.ops)", ""),
+           "if all(users[o.result] <= set(self.ops) for o in inside if o.result.type == F32):",
+           "if True:"),
+    Mutant("nobody else reads what is made of the parts", "logarithms",
+           "for o in inside if o.result.type == F32)", "for o in inside if o.spec in _PARTS)"),
     Mutant("any product is exact", "powers",
            "return (frexp(number)[0] * 2**_EXACT_BITS).is_integer()", "return True"),
     Mutant("a shortcut needs nothing that another leaf made", "lanes",
@@ -422,7 +425,7 @@ def _written_checks() -> Iterator[str]:
     for kind in ("u8", "f32"):
         rows.test_rows_at_any_alignment(kind, 8)
     yield "rows"
-    for kernel in (functions.behind, functions.parted, functions.with_parts):
+    for kernel in (functions.behind, functions.parted, functions.with_parts, functions.unfinished):
         functions.test_vectors_have_the_bits_of_scalars(kernel, None)
     functions.test_what_only_looks_like_it_rounds_twice_as_it_says()
     yield "functions"

@@ -2,7 +2,7 @@
 
 AVX-512 has an instruction for each; the library takes floats' bits apart, which for arguments that
 are not above 0 or not finite gives something else. What the function gives for those is the last to
-be decided, so that nobody sees it where nobody else reads the parts.
+be decided, so that nobody sees it where nobody else reads what comes before.
 """
 
 from __future__ import annotations
@@ -38,10 +38,12 @@ class Logarithm(Function):
         if not self.is_known(op.result, argument):
             return {}
         found = {op: Shortcut("special", (y, argument))}
-        for part in self.ops:
-            kind = _PARTS.get(part.spec) if part.result.type == F32 else None
-            if kind and part.operands[0].type == I32 and users[part.result] <= set(self.ops):
-                found[part] = Shortcut(kind, (argument,))
+        inside = [o for o in self.ops if o is not op and o.spec is not ops.CONST]
+        if all(users[o.result] <= set(self.ops) for o in inside if o.result.type == F32):
+            for part in inside:
+                kind = _PARTS.get(part.spec) if part.result.type == F32 else None
+                if kind and part.operands[0].type == I32:
+                    found[part] = Shortcut(kind, (argument,))
         return found
 
 
