@@ -7,7 +7,7 @@ be decided, so that nobody sees it where nobody else reads what comes before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 
 from hetir.backends.cpu.functions import Function, Shortcut
 from hetir.ir import ops
@@ -19,7 +19,7 @@ class Logarithm(Function):
     """A function that ends with selects of what special arguments give."""
 
     def ending(
-        self, op: Operation, users: Mapping[Value, Set[Operation]]
+        self, op: Operation, users: Mapping[Value, set[Operation]]
     ) -> dict[Operation, Shortcut]:
         """The shortcuts of a known function whose result this op makes.
 
