@@ -218,14 +218,24 @@ class _Analysis:
 
     def form(self, value: Value) -> Form:
         """An i64 or u64 value as a polynomial."""
-        found = self.forms.get(value)
-        if found is None:
-            op = self.defs.get(value)
-            found = self.compute(value, op) if op is not None else None
-            if found is None or not found.small:
-                found = self.unknown(value)
-            self.forms[value] = found
-        return found
+        work = [value]
+        while work:
+            top = work[-1]
+            op = None if top in self.forms else self.defs.get(top)
+            missing = [v for v in self.parts(op) if v not in self.forms] if op else []
+            if missing:
+                work += missing
+                continue
+            work.pop()
+            if top not in self.forms:
+                found = self.compute(top, op) if op is not None else None
+                self.forms[top] = found if found is not None and found.small else self.unknown(top)
+        return self.forms[value]
+
+    def parts(self, op: Operation) -> Sequence[Value]:
+        """The operands whose polynomials an op's is made of, which come before it."""
+        computed = op.spec in _RULES and not op.regions and op.result.type in (I64, U64)
+        return [v for v in op.operands if v.type in (I64, U64)] if computed else ()
 
     def unknown(self, value: Value) -> Form:
         """The value itself as an atom."""

@@ -250,6 +250,18 @@ def test_ids_of_several_rows(group, base):
         assert (given[0] == np.stack(want)).all(), lanes
 
 
+def test_an_index_at_the_end_of_a_long_chain():
+    count = 3000
+    chain = "".join(f"  %c{n + 1}: i64 = add %c{n}, %1\n" for n in range(count))
+    text = IDS[: IDS.index("  store")] + f"  %c0: i64 = add %i, %1\n{chain}"
+    text += f"  %j: i64 = sub %c{count}, %far\n  store %out, %0, %j, %x\n  return\n}}\n"
+    text = text.replace("  %2:", f"  %far: i64 = const {count + 1}\n  %2:")
+    out = np.zeros((1, 64), np.int64)
+    run = testing.on_cpu(lanes=None, optimise=0, simplified=False)
+    run(parse_kernel(text), [out, np.int64(0), np.int64(0)], (1, 1, 1), (16, 4, 1))
+    assert (out[0] == np.arange(64) % 16).all()
+
+
 def shapes(random):
     """Chooses launches of groups of even numbers of short rows."""
     given = [random.choice((1, 3, 7, 15)), random.choice((1, 3, 7)), random.randrange(2)]

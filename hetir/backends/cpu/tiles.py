@@ -39,8 +39,9 @@ class Tiles:
             uniformity(kernel, scope=scope, lockstep=True)
             for scope in ("workgroup", "row", "column")
         )
+        self._kernel = kernel
         self._definitions = definitions
-        self._steps: dict[Value, int | None] = {}
+        self._steps: dict[Value, int] = {}
 
     def widths(self, schedule: Schedule, shape: Shape, found: Mapping[int, int]) -> dict[int, int]:
         """The lanes of the leaves that run several rows at a time, by their ids.
@@ -50,6 +51,7 @@ class Tiles:
         wide: dict[int, int] = {}
         if schedule.private or schedule.has_subgroups:
             return wide
+        self._find_steps()
         every = [leaf for leaf, _ in leaves(schedule.nodes, _MOST_LANES, shape.subgroup)]
         for leaf in every:
             lanes = self._lanes(leaf, shape)
@@ -105,18 +107,20 @@ class Tiles:
                     shared += _ENOUGH if looped else 1
         return shared >= _ENOUGH
 
+    def _find_steps(self) -> None:
+        """Look at all that ops make, which comes after what they make it of."""
+        for op in walk(self._kernel.body):
+            if len(op.results) == 1 and not op.regions:
+                step = self._made(op)
+                if step is not None:
+                    self._steps[op.result] = step
+
     def _step(self, value: Value) -> int | None:
         """How much an i64 that is held by rows grows from item to item of a row, else None."""
-        if not self.known.varying(value):
-            return 0
-        if value not in self._steps:
-            op = self._definitions.get(value)
-            plain = op is not None and value in op.results and not op.regions
-            self._steps[value] = self._made(op) if op is not None and plain else None
-        return self._steps[value]
+        return self._steps.get(value) if self.known.varying(value) else 0
 
     def _made(self, op: Operation) -> int | None:
-        """The same for what an op makes."""
+        """The same for what an op makes; other types than i64 do not grow."""
         if op.spec in (ops.LOCAL_ID, ops.GLOBAL_ID):
             return int(op.attrs["axis"] == 0)
         steps = [self._step(v) for v in op.operands]
