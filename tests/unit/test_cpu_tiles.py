@@ -11,6 +11,7 @@ import hetir.lang as hl
 from hetir import compiler, runtime, testing
 from hetir.backends import cpu
 from hetir.backends.cpu import compile_kernel, tiles
+from hetir.backends.cpu.targets import resolve
 from hetir.ir.text import parse_kernel, print_kernel
 from hetir.passes.simplify import simplify
 
@@ -151,6 +152,17 @@ def test_products_of_any_size(kernel, group, size):
     assert c.tobytes() == in_order(a, b).tobytes()
     c[:] = 7
     assert (whole == 7).all()
+
+
+@pytest.mark.skipif("avx2" not in resolve("cpu")[0].features, reason="code for AVX2")
+@pytest.mark.parametrize(("kernel", "group"), PRODUCTS)
+def test_products_in_fewer_registers(kernel, group):
+    rng = np.random.default_rng(4)
+    a, b = rng.random((33, 20), np.float32), rng.random((20, 50), np.float32)
+    c = np.zeros((33, 50), np.float32)
+    grid = (-(-50 // group[0]), -(-33 // group[1]))
+    launch(kernel, (a, b, c), grid, group, target="cpu:x86-64-v3")
+    assert c.tobytes() == in_order(a, b).tobytes()
 
 
 @pytest.mark.parametrize("size", [(64, 96), (1, 1), (33, 70), (31, 32)], ids=str)
