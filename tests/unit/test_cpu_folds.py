@@ -219,3 +219,21 @@ def test_a_uniform_loop_keeps_low_bits_lines():
     text = emit_ir(prepared(halves_of_more, (x, y)), workgroup=compiler.dims(64), lanes=16)
     assert "gather" not in text
     assert "load <16 x i32>" in text
+
+
+@hetir.kernel
+def by_lines(y: hl.Array[hl.i64, 2]):
+    """Masks and distances that grow with the index, as numbers of a first lane 0."""
+    x, i = hl.local_id(0), hl.global_id(0)
+    y[0, i] = x & (x + 7)
+    y[1, i] = i & (x + 15)
+    y[2, i] = i >> (x + 2)
+
+
+@pytest.mark.parametrize("lanes", LANES)
+def test_lines_are_no_masks(lanes):
+    group = lanes or 16
+    y, i = np.zeros((3, 2 * group), np.int64), np.arange(2 * group)
+    runner(by_lines, (y,), (group,), lanes)((y,), (2,))
+    x = i % group
+    assert (y == [x & (x + 7), i & (x + 15), i >> (x + 2)]).all()

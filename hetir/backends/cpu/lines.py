@@ -36,8 +36,8 @@ class Lines(Vectors):
         match op.name:
             case "add" if _all(reps, "same", "line") and any(r.name == "0" for r in reps):
                 return self._with_zero(reps)
-            case "and" | "shr" if reps[0].kind == "line" and reps[1].name.isdecimal():
-                return self._low_or_high(op.name, reps[0], int(reps[1].name))
+            case "and" | "shr" if (reps[0].kind, reps[1].kind) == ("line", "same"):
+                return self._low_or_high(op.name, reps[0], reps[1].name)
             case "add" | "sub" if _all(reps, "same", "line"):
                 sign = 1 if op.name == "add" else -1
                 name = self.code.add(f"{op.name} i64 {reps[0].name}, {reps[1].name}")
@@ -116,12 +116,13 @@ class Lines(Vectors):
         a, b = reps
         return _line(b.name if a.name == "0" else a.name, a.step + b.step)
 
-    def _low_or_high(self, name: str, line: Rep, number: int) -> Rep | None:
+    def _low_or_high(self, name: str, line: Rep, by: str) -> Rep | None:
         """The low bits of an index that counts up by one from a multiple of the width, or the rest.
 
         Of few bits the lanes have a repeating pattern; of many, one line.
         """
-        if name == "shr" and number > 62:
+        number = int(by) if by.isdecimal() else -1
+        if number < 0 or (name == "shr" and number > 62):
             return None
         period = number + 1 if name == "and" else 1 << number
         if line.step != 1 or line.name not in self.multiples or period & (period - 1):
