@@ -65,7 +65,7 @@ SMALL: Mapping[str, Any] = {
     "softmax": (33, 100),
     "sum": 100_001,
     "histogram": 100_001,
-    "matmul": (33, 50, 47),
+    "matmul": (65, 66, 67),
     "mandelbrot": (65, 70),
     "transpose": (65, 100),
     "sobel": (33, 70),

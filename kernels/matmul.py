@@ -8,29 +8,37 @@ from hetir.library import Case, Step
 
 COLUMNS = 64
 GROUP = (COLUMNS, 4)
-EACH = 8  # rows a work-item
+EACH = 16  # rows a work-item
 ROWS = GROUP[1] * EACH
 DEPTH = 64
+
+
+def fill(tile, source, top, left):
+    """Copy the part of a matrix that starts at (top, left); outside of it lie zeros."""
+    tx, ty = hl.local_id(0), hl.local_id(1)
+    rows, columns = tile.shape
+    if top + rows <= source.shape[0] and left + columns <= source.shape[1]:
+        for r in range(ty, rows, GROUP[1]):
+            tile[r, tx] = source[top + r, left + tx]
+    else:
+        for r in range(ty, rows, GROUP[1]):
+            inside = top + r < source.shape[0] and left + tx < source.shape[1]
+            tile[r, tx] = source[top + r, left + tx] if inside else 0.0
 
 
 @hetir.kernel
 def matmul(a: hl.Array[hl.f32, 2], b: hl.Array[hl.f32, 2], c: hl.Array[hl.f32, 2]):
     """A workgroup makes ROWS x COLUMNS of c, each work-item EACH rows of one column."""
     tx, ty = hl.local_id(0), hl.local_id(1)
-    top, col = hl.group_id(1) * ROWS, hl.group_id(0) * COLUMNS + tx
+    top, left = hl.group_id(1) * ROWS, hl.group_id(0) * COLUMNS
     tile_a = hl.shared((ROWS, DEPTH), hl.f32)
     tile_b = hl.shared((DEPTH, COLUMNS), hl.f32)
-    depth = a.shape[1]
     total = hl.private(EACH, hl.f32)
     for r in hl.static_range(EACH):
         total[r] = 0.0
-    for start in range(0, depth, DEPTH):
-        for r in range(ty, ROWS, GROUP[1]):
-            inside = top + r < a.shape[0] and start + tx < depth
-            tile_a[r, tx] = a[top + r, start + tx] if inside else 0.0
-        for k in range(ty, DEPTH, GROUP[1]):
-            inside = start + k < depth and col < b.shape[1]
-            tile_b[k, tx] = b[start + k, col] if inside else 0.0
+    for start in range(0, a.shape[1], DEPTH):
+        fill(tile_a, a, top, start)
+        fill(tile_b, b, start, left)
         hl.barrier()
         for k in range(DEPTH):
             factor = tile_b[k, tx]
@@ -38,8 +46,8 @@ def matmul(a: hl.Array[hl.f32, 2], b: hl.Array[hl.f32, 2], c: hl.Array[hl.f32, 2
                 total[r] += tile_a[ty * EACH + r, k] * factor
         hl.barrier()
     for r in hl.static_range(EACH):
-        if top + ty * EACH + r < c.shape[0] and col < c.shape[1]:
-            c[top + ty * EACH + r, col] = total[r]
+        if top + ty * EACH + r < c.shape[0] and left + tx < c.shape[1]:
+            c[top + ty * EACH + r, left + tx] = total[r]
 
 
 def case(rng, size=(512, 512, 512), data=None):

@@ -128,14 +128,18 @@ def test_figures_come_from_the_assembler_where_there_is_one(
     matmul = library.load(library.folder() / "matmul.py").matmul
     made = hetir.compile(matmul, target="ptx:sm_90", workgroup=(16, 16))
     assert made.resources.source.startswith("ptxas ")
-    assert made.resources.shared_bytes == 4 * (32 * 64 + 64 * 64)
+    assert made.resources.shared_bytes == 4 * (64 * 64 + 64 * 64)
     monkeypatch.setattr(assembler, "find", lambda _: None)
     monkeypatch.setattr(assembler.nvjitlink, "find", lambda: None)
     guessed = hetir.compile(matmul, target="ptx:sm_90", workgroup=(16, 16))
     assert guessed.resources.source == "hetir's estimate"
     assert made.resources.registers is not None
     assert guessed.resources.registers is not None
-    assert abs(guessed.resources.registers - made.resources.registers) <= 8
+    # docs/occupancy.md: nine kernels of ten are nearer
+    assert (
+        abs(guessed.resources.registers - made.resources.registers)
+        <= 0.28 * made.resources.registers
+    )
 
 
 # Occupancy of artifacts --------------------------------------------------------------------------
