@@ -17,7 +17,7 @@ _ACCESSES = (ops.LOAD, ops.STORE)
 _POINTER_BYTES = 8
 _MOST_LANES = 64  # a mask is an integer
 _PLAIN = 16  # ops for each access where arithmetic is all that counts
-_LONGEST = 512  # ops that are worth LLVM's time in twice or four times the registers
+LONGEST = 512  # ops that are worth LLVM's time in several registers side by side
 _SPARE = 4  # as many values as registers hold, where spilling them does not matter
 ONE_BY_ONE = (ops.ATOMIC_CAS, ops.PRINT, ops.ASSERT, ops.OUT_OF_BOUNDS)
 
@@ -41,14 +41,16 @@ def widths(
     """The lanes of each leaf, by its id.
 
     Several registers side by side hide the latency of what depends on itself from turn to
-    turn, and of long chains, for which that matters more than values that do not fit. Leaves
-    that share a private array, whose layout depends on the lanes, have equal lanes.
+    turn, and of long chains, for which that matters more than values that do not fit. Very long
+    leaves have one: LLVM's time grows faster than their code. Leaves that share a private array,
+    whose layout depends on the lanes, have equal lanes.
     """
     found: dict[int, int] = {}
     for leaf, most in leaves(schedule.nodes, _MOST_LANES, shape.subgroup):
         found[id(leaf)] = shape.lanes
         body = list(walk(Region((), tuple(leaf.ops))))
-        if shape.register_bytes and not any(op.spec in ONE_BY_ONE for op in body):
+        one_by_one = any(op.spec in ONE_BY_ONE for op in body)
+        if shape.register_bytes and len(body) <= LONGEST and not one_by_one:
             need = max(1, Pressure(known, definitions).leaf(leaf))
             room = shape.register_bytes * (_SPARE if is_chain(body) else 1)
             found[id(leaf)] = _lanes(shape, min(most, (room - 1) // need))
@@ -126,11 +128,16 @@ def leaves(nodes: Sequence[Node], most: int, subgroup: int) -> Iterator[tuple[Le
                 pass
 
 
+def size_of(leaf: Leaf) -> int:
+    """How many ops a leaf has, inner ones too."""
+    return sum(1 for _ in walk(Region((), tuple(leaf.ops))))
+
+
 def is_chain(body: Sequence[Operation]) -> bool:
     """Whether ops are arithmetic from end to end, as elementary functions are."""
     accesses = sum(op.spec in _ACCESSES for op in body)
     loops = any(op.spec in LOOPS for op in body)
-    return not loops and _PLAIN * max(1, accesses) <= len(body) <= _LONGEST
+    return not loops and _PLAIN * max(1, accesses) <= len(body) <= LONGEST
 
 
 def _lanes(shape: Shape, most: int) -> int:

@@ -10,7 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from hetir.backends.cpu.pressure import ONE_BY_ONE, Pressure, Shape, leaves, touched
+from hetir.backends.cpu.pressure import (
+    LONGEST,
+    ONE_BY_ONE,
+    Pressure,
+    Shape,
+    leaves,
+    size_of,
+    touched,
+)
 from hetir.backends.cpu.program import Leaf, Schedule
 from hetir.backends.llvm import memory
 from hetir.ir import ops
@@ -52,7 +60,8 @@ class Tiles:
         if schedule.private or schedule.has_subgroups:
             return wide
         self._find_steps()
-        every = [leaf for leaf, _ in leaves(schedule.nodes, _MOST_LANES, shape.subgroup)]
+        given = (leaf for leaf, _ in leaves(schedule.nodes, _MOST_LANES, shape.subgroup))
+        every = [leaf for leaf in given if size_of(leaf) <= LONGEST]
         for leaf in every:
             lanes = self._lanes(leaf, shape)
             if lanes > max(shape.workgroup[0], found[id(leaf)]) and self._shares(leaf):
