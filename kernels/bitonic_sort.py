@@ -160,7 +160,13 @@ def merge_blocks(x: hl.Array[hl.i32, 1]):
 
 
 def steps(x):
-    """The launches that sort x, whose length is a power of two of at least BLOCK."""
+    """The launches that sort x, whose length is a power of two of at least BLOCK.
+
+    Raises ValueError for any other.
+    """
+    if x.size < BLOCK or x.size & (x.size - 1):
+        hint = "fill it up with the largest number"
+        raise ValueError(f"{x.size} numbers: must be a power of two, at least {BLOCK}; {hint}")
     blocks = x.size // BLOCK
     found = [Step(sort_blocks, (x,), (blocks,), (GROUP,))]
     size = 2 * BLOCK

@@ -13,7 +13,12 @@ GROUP = 64
 
 
 def plan(n):
-    """The radix of each step for rows of n; after the largest one outputs are neighbours."""
+    """The radix of each step for rows of n; after the largest one outputs are neighbours.
+
+    Raises ValueError if n is no power of two.
+    """
+    if n < 1 or n & (n - 1):
+        raise ValueError(f"rows of {n}: the length must be a power of two; fill them up with zeros")
     radices = [min(n, 16)]
     while (left := n // math.prod(radices)) > 1:
         radices.append(min(left, 8))

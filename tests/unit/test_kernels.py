@@ -78,6 +78,18 @@ def test_a_transform_by_any_radices(radices):
     assert np.abs(out[1] - want.imag).max() < 1e-5 * np.abs(want).max()
 
 
+@pytest.mark.parametrize("n", [0, 3, 12, 100])
+def test_a_transform_of_another_length_is_refused(n):
+    with pytest.raises(ValueError, match="power of two"):
+        library.load(library.folder() / "fft.py").plan(n)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2048, 5000, 12288])
+def test_a_sort_of_another_length_is_refused(n):
+    with pytest.raises(ValueError, match="power of two"):
+        library.load(library.folder() / "bitonic_sort.py").steps(np.zeros(n, np.int32))
+
+
 def test_top_k_of_equal_values_and_infinities():
     data = np.array([[np.inf] * 3 + [-np.inf] * 200, [1.0, 2.0] * 101 + [0.0]], np.float32)
     case = library.case("top_k", data=data)
