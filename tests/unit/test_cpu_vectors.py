@@ -3,6 +3,7 @@
 import operator
 import os
 import random
+import re
 
 import numpy as np
 import pytest
@@ -640,3 +641,41 @@ def test_cheap_sides_of_a_branch(lanes):
     kernel = parse_kernel(CHEAP_SIDES)
     testing.on_cpu(lanes=lanes, simplified=False)(kernel, [x], (1, 1, 1), (8, 1, 1))
     assert (x == np.where(i < 5, i + 5, 5 * i)).all()
+
+
+CHOSEN = """kernel k(%x: array<{t}[?], global> from 0, %y: array<{t}[?], global> from 1) {{
+  %i: i64 = local_id axis=0
+  %a: {t} = load %x, %i
+  %nought: {t} = const 0
+  %c: bool = gt %a, %nought
+  if %c {{
+    %n: i64 = cast %a to=i64
+    return
+  }} else {{
+    yield
+  }}
+  %d: bool = lt %a, %nought
+  %b: {t} = if %d {{
+    %j: i64 = neg %i
+    %k: i64 = add %i, %j
+    %e: {t} = load %y, %k
+    yield %e
+  }} else {{
+    yield %a
+  }}
+  %q: {t} = div %a, %b
+  store %y, %i, %q
+  return
+}}
+"""
+
+
+@pytest.mark.parametrize(("kind", "zeros"), [("i32", True), ("i64", True), ("f32", False)])
+def test_values_of_lanes_that_are_off_are_numbers_where_the_kernel_divides(kind, zeros):
+    """LLVM may take an element that nobody stored for two numbers: one tested, one divided by."""
+    text = cpu.emit_ir(parse_kernel(CHOSEN.format(t=kind)), workgroup=(64, 1, 1), lanes=16)
+    slots = re.findall(r"(%\S+) = alloca (?!\[)", text)
+    assert slots
+    head = text[: text.index("br i1")]
+    stored = [slot for slot in slots if re.search(rf"zeroinitializer, ptr {slot},", head)]
+    assert stored == (slots if zeros else [])

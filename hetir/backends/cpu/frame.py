@@ -87,8 +87,11 @@ class Frame:
         layout: Layout,
         workgroup: Workgroup | None,
         lanes: int = 0,
+        *,
+        divides: bool = False,
     ) -> None:
         self.code = code
+        self._divides = divides
         self.lanes = lanes
         self.plan = plan
         self.workgroup = workgroup
@@ -211,17 +214,21 @@ class Frame:
         size = max(1, bytes_of(kind))
         return self._ask(("stack", array), f"alloca [{size} x i8], align 16")
 
-    def buffer(self, text: str, name: str) -> str:
-        """A named stack buffer of an LLVM type."""
-        return self._ask(("buffer", text, name), f"alloca {text}, align 64")
+    def buffer(self, text: str, name: str, *, zero: bool = False) -> str:
+        """A named stack buffer of an LLVM type, with zeros in it from the start where asked.
+
+        Of what no lane has stored LLVM makes several values at once, one that is tested for zero
+        and another one that is then divided by; so where the kernel divides, values have zeros.
+        """
+        known = len(self._names)
+        place = self._ask(("buffer", text, name), f"alloca {text}, align 64")
+        if len(self._names) > known and (zero or (self._divides and not text.startswith("["))):
+            self._head.put(f"store {text} zeroinitializer, ptr {place}, align 64")
+        return place
 
     def zeros(self) -> str:
         """The address of one element that is zero."""
-        known = len(self._names)
-        name = self.buffer("i64", "zeros")
-        if len(self._names) > known:
-            self._head.put(f"store i64 0, ptr {name}, align 64")
-        return name
+        return self.buffer("i64", "zeros", zero=True)
 
 
 def context_address(code: Code, value: Value, column: str, index: str) -> tuple[str, str]:

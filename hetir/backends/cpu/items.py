@@ -22,8 +22,8 @@ from hetir.backends.llvm.code import Code, memory_type
 from hetir.backends.llvm.rules import RULES, truth
 from hetir.backends.llvm.structure import Structured
 from hetir.ir import ops
-from hetir.ir.core import Kernel, Operation, Value
-from hetir.ir.types import BOOL, ArrayType
+from hetir.ir.core import Kernel, Operation, Value, walk
+from hetir.ir.types import BOOL, ArrayType, Scalar
 from hetir.memory.lowering import AARCH64, X86
 from hetir.target import Assumptions, Target, key_of
 
@@ -59,7 +59,13 @@ class ItemEmitter(Structured):
         self.schedule = schedule
         self.outer: dict[Value, str] = {}
         self.plan = plan(kernel, schedule)
-        self.frame = Frame(self.code, self.plan, layout, workgroup, lanes)
+        divides = any(
+            op.spec in (ops.DIV, ops.REM)
+            and isinstance(kind := op.result.type, Scalar)
+            and kind.kind in ("int", "uint")
+            for op in walk(kernel.body)
+        )
+        self.frame = Frame(self.code, self.plan, layout, workgroup, lanes, divides=divides)
         self.aliases = Aliases(kernel, disjoint=assumptions.disjoint)
         self.records = Records(self.code, self.frame, kernel)
         self.params = {p.value: i for i, p in enumerate(kernel.params)}
