@@ -84,6 +84,17 @@ def write_tile(v, tile, step):
     hl.barrier()
 
 
+@hetir.func
+def finish(v, tile):
+    """The exchanges of a merge over the middle and low digit, after those over the high one."""
+    write_tile(v, tile, 256)
+    read(v, tile, 0, 16)
+    merge(v, EACH, 8)
+    write_tile(v, tile, 16)
+    read(v, tile, 0, 1)
+    merge(v, EACH, 8)
+
+
 @hetir.kernel
 def sort_blocks(x: hl.Array[hl.i32, 1]):
     """Sort each block of BLOCK, every second one downwards and inverted.
@@ -112,12 +123,7 @@ def sort_blocks(x: hl.Array[hl.i32, 1]):
         if bit > 1:
             read(v, tile, 0, 256)
         climb(v, bit, base & BLOCK)
-        write_tile(v, tile, 256)
-        read(v, tile, 0, 16)
-        merge(v, EACH, 8)
-        write_tile(v, tile, 16)
-        read(v, tile, 0, 1)
-        merge(v, EACH, 8)
+        finish(v, tile)
         if bit < 4:
             write_tile(v, tile, 1)
     write(v, x, base, 1)
@@ -150,12 +156,7 @@ def merge_blocks(x: hl.Array[hl.i32, 1]):
     base = hl.group_id(0) * BLOCK
     read(v, x, base, 256)
     merge(v, EACH, 8)
-    write_tile(v, tile, 256)
-    read(v, tile, 0, 16)
-    merge(v, EACH, 8)
-    write_tile(v, tile, 16)
-    read(v, tile, 0, 1)
-    merge(v, EACH, 8)
+    finish(v, tile)
     write(v, x, base, 1)
 
 
