@@ -192,7 +192,12 @@ MUTANTS = (
     Mutant("an index that is the same in all lanes starts anywhere", "loops",
            "self.multiple(bounds[0].name) and ", ""),
     Mutant("the sum of a multiple of the width and any number is one", "lines",
-           "if self.multiple(a) and self.multiple(b)", "if self.multiple(a)"),
+           "if all(known) or", "if any(known) or"),
+    Mutant("rows that are off count as on where others are", "slots",
+           "return reduce(lambda a, b: self.code.add(f\"and i1",
+           "return reduce(lambda a, b: self.code.add(f\"or i1"),
+    Mutant("a row's flag turns on one work-item", "vectors",
+           "sext i1 {name} to {word}", "zext i1 {name} to {word}"),
     Mutant("a window is written with what lies between", "windows",
            "if len(taken) == self.count:", "if taken:"),
     Mutant("a difference of patterns is a sum", "lines",
@@ -363,6 +368,7 @@ def _written_checks() -> Iterator[str]:
     """Kernels written for what may go wrong."""
     from tests.unit import test_cpu_clamps as clamps
     from tests.unit import test_cpu_columns as columns
+    from tests.unit import test_cpu_flat as flat
     from tests.unit import test_cpu_folds as folds
     from tests.unit import test_cpu_functions as functions
     from tests.unit import test_cpu_order as order
@@ -410,6 +416,9 @@ def _written_checks() -> Iterator[str]:
         test(8)
     folds.test_strided_accesses_and_what_lies_between(folds.hl.f32, 3)
     yield "folds and windows"
+    flat.test_tiles_by_flat_ids(16, 32, flat=False)
+    flat.test_rows_at_the_end(flat.guarded, 9)
+    yield "flat ids and rows"
     columns.test_loads_and_stores_keep_their_order(8)
     columns.test_the_last_of_stores_stays(8)
     columns.test_lanes_that_are_off_touch_nothing(8)

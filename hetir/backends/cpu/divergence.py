@@ -18,10 +18,11 @@ _LEAVING = (ops.BREAK, ops.RETURN)
 class Divergence:
     """Answers for the ops of one kernel.
 
-    `uneven` holds loops that lanes leave in unlike iterations, `leaky` the structured ops
+    `uneven` holds loops out of which lanes jump in unlike iterations, `leaky` the structured ops
     after which some of the lanes that came may be gone, `jumping` those out of which control
     may jump at all. `around` says, for each loop entered, whether lanes had parted before it:
-    a `return` concerns them all.
+    a `return` concerns them all. Bounds of loops may be alike in a vector where they are not in
+    the workgroup, as `i // 16`: whoever emits them sees it.
     """
 
     known: Uniformity
@@ -62,7 +63,7 @@ class Divergence:
         self.around.append(self.around[-1] or split)
         exits = self.region(op.regions[0].body, bounds)
         self.around.pop()
-        if bounds or any(exits.get(spec, False) for spec in _LEAVING):
+        if any(exits.get(spec, False) for spec in _LEAVING):
             self.uneven.add(op)
         if ops.RETURN not in exits:
             return {}

@@ -41,6 +41,7 @@ class Lanes(Columns, Singles, Context):
                 made = Rep("lanes", RULES[key_of(op)](self.code, op, names))
             if op.spec is ops.AND and op.result.type == BOOL:
                 self._span_of_both(made.name, reps)
+        self._note_multiple(op, reps, made)
         self.reps[op.result] = made
 
     def _shortcut(self, op: Operation) -> Rep | None:

@@ -101,15 +101,21 @@ class Lines(Vectors):
         return Rep("pattern", name, offsets=offsets)
 
     def _note_sum(self, name: str, reps: Sequence[Rep], sign: int) -> None:
-        """Note what is known of a sum or difference: a multiple, another number and a constant."""
+        """Note what is known of a sum or difference: another number and a constant."""
         a, b = (r.name for r in reps)
         if not a.startswith("%") and sign > 0:
             a, b = b, a
-        if self.multiple(a) and self.multiple(b):
-            self.multiples.add(name)
         if a.startswith("%") and not b.startswith("%"):
             base, before = self.sums.get(a, (a, 0))
             self.sums[name] = base, before + sign * signed(int(b))
+
+    def _note_multiple(self, op: Operation, reps: Sequence[Rep], made: Rep) -> None:
+        """Note a first lane that is a multiple of the width, as those are that it is made of."""
+        if op.name not in ("add", "sub", "mul") or made.kind not in ("same", "line"):
+            return
+        known = [self.multiple(r.name) for r in reps]
+        if all(known) or (op.name == "mul" and any(known)):
+            self.multiples.add(made.name)
 
     def _with_zero(self, reps: Sequence[Rep]) -> Rep | None:
         """The sum of a line and a line or scalar, one of which starts at zero."""

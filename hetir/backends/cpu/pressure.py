@@ -53,7 +53,8 @@ def widths(
         if shape.register_bytes and len(body) <= LONGEST and not one_by_one:
             need = max(1, Pressure(known, definitions).leaf(leaf))
             room = shape.register_bytes * (_SPARE if is_chain(body) else 1)
-            found[id(leaf)] = _lanes(shape, min(most, (room - 1) // need))
+            folded = _folded(leaf, shape.lanes, definitions)
+            found[id(leaf)] = _lanes(shape, min(most, folded, (room - 1) // need))
     if schedule.private:
         found = dict.fromkeys(found, min(found.values(), default=0))
     return found
@@ -138,6 +139,17 @@ def is_chain(body: Sequence[Operation]) -> bool:
     accesses = sum(op.spec in _ACCESSES for op in body)
     loops = any(op.spec in LOOPS for op in body)
     return not loops and _PLAIN * max(1, accesses) <= len(body) <= LONGEST
+
+
+def _folded(leaf: Leaf, least: int, definitions: Mapping[Value, Operation]) -> int:
+    """The lanes that stay neighbours in indices cut up by constants, as `i % 16` and `i // 16`."""
+    most = _MOST_LANES
+    for op in (*leaf.again, *walk(Region((), tuple(leaf.ops)))):
+        by = number(definitions.get(op.operands[1])) if op.spec in (ops.AND, ops.SHR) else None
+        if by is not None and by >= 0 and op.result.type == I64:
+            period = by + 1 if op.spec is ops.AND else 1 << min(by, 63)
+            most = min(most, period) if period >= least else most
+    return most
 
 
 def _lanes(shape: Shape, most: int) -> int:

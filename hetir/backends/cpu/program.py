@@ -8,7 +8,7 @@ from enum import IntEnum
 
 from hetir.ir import ops
 from hetir.ir.core import Operation, Region, Value, walk
-from hetir.ir.types import I64, ArrayType
+from hetir.ir.types import BOOL, I64, ArrayType
 
 SUBGROUP_OPS = (ops.SHUFFLE, ops.BALLOT, ops.VOTE, ops.SUBGROUP_REDUCE, ops.SUBGROUP_SCAN)
 
@@ -124,7 +124,10 @@ _CHEAP = (
     ops.ADD,
     ops.SUB,
     ops.MUL,
+    ops.MIN,
+    ops.MAX,
     ops.AND,
+    ops.OR,
     ops.SHR,
     ops.EQ,
     ops.NE,
@@ -166,7 +169,7 @@ class _Wires:
         """Whether an op is cheaper to do again than its result is to keep."""
         return (
             op.spec in _CHEAP
-            and op.operands[0].type == I64
+            and op.operands[0].type in (I64, BOOL)
             and all(v in self.uniform or v in self._repeated for v in op.operands)
             and all(self._depth.get(v, 0) < _DEEPEST for v in op.operands)
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 
 from hetir.backends.cpu.lanes import Lanes
 from hetir.backends.cpu.vectors import NONE, Rep
@@ -152,6 +153,8 @@ class Slots(Lanes):
         code = self.code
         if mask is None:
             return "true"
+        if mask in self.by_row:
+            return reduce(lambda a, b: code.add(f"or i1 {a}, {b}"), self.by_row[mask])
         if mask not in self.spans:
             return code.add(f"icmp ne i{self.width} {self.bits(mask)}, 0")
         span = self.spans[mask]
@@ -165,6 +168,8 @@ class Slots(Lanes):
             first = self.code.add(f"icmp sle i64 {span.low}, 0")
             last = self.code.add(f"icmp sge i64 {span.high}, {self.width}")
             return self.code.add(f"and i1 {first}, {last}")
+        if mask in self.by_row:
+            return reduce(lambda a, b: self.code.add(f"and i1 {a}, {b}"), self.by_row[mask])
         return self.code.add(f"icmp eq i{self.width} {self.bits(mask)}, -1")
 
     def _slot_of(self, scalar: str, hint: str) -> str:

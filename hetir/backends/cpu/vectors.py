@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING
 
 from hetir.backends.llvm.code import scalar_type
 from hetir.ir.core import Value
-from hetir.ir.types import Type
+from hetir.ir.types import BOOL, Type
 
 if TYPE_CHECKING:
     from hetir.backends.cpu.emit import Emitter
 
 NONE = "zeroinitializer"
+_WORDS = (8, 16, 32, 64)  # bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,7 @@ class Vectors:
         self.linear = "0"
         self.local: tuple[Rep, ...] = ()
         self.spans: dict[str, Span] = {}
+        self.by_row: dict[str, tuple[str, ...]] = {}  # masks that take a scalar a row
         self.factors: dict[str, tuple[str, str]] = {}  # masks that are `scalar and mask`
         self.sums: dict[str, tuple[str, int]] = {}  # names that are another one and a constant
         self.multiples: set[str] = set()  # names of numbers that are multiples of the width
@@ -141,6 +143,8 @@ class Vectors:
         if rep.kind == "lanes":
             return rep.name
         if rep.kind == "rows":
+            if kind == BOOL and self.columns in _WORDS:
+                return self._row_masks(rep.names)
             made = {name: self._spread_row(name, rep.step, scalar) for name in rep.names}
             return self.join([made[name] for name in rep.names], scalar)
         first = self.splat(scalar, rep.name)
@@ -150,6 +154,17 @@ class Vectors:
             each = ", ".join(f"{scalar} {signed(offset)}" for offset in rep.offsets)
             return self.code.add(f"add {self.of(scalar)} {first}, <{each}>")
         return self.code.add(f"add {self.of(scalar)} {first}, {self.row(scalar, rep.step)}")
+
+    def _row_masks(self, names: Sequence[str]) -> str:
+        """The mask of rows that take a flag each, by words: bits take LLVM hundreds of ops."""
+        code, word = self.code, f"i{self.columns}"
+        vector, words = f"<{self.rows} x {word}>", "poison"
+        for row, name in enumerate(names):
+            one = code.add(f"sext i1 {name} to {word}")
+            words = code.add(f"insertelement {vector} {words}, {word} {one}, i64 {row}")
+        mask = code.add(f"bitcast {vector} {words} to {self.of('i1')}")
+        self.by_row[mask] = tuple(names)
+        return mask
 
     def _spread_row(self, name: str, step: int, scalar: str) -> str:
         """One row of a value that is held by rows."""
