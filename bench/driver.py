@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -109,7 +109,7 @@ class Peer:
 
 
 @contextmanager
-def started(names: Sequence[str]) -> Iterator[list[Peer]]:
+def started(names: Sequence[str]) -> Generator[list[Peer]]:
     """The peers' processes, ended afterwards."""
     peers: list[Peer] = []
     try:
@@ -177,26 +177,30 @@ def _hint(peer: Peer) -> str:
 def one_problem(
     problem: problems.Problem, peers: Sequence[Peer], rounds: int, budget: float
 ) -> list[Row]:
-    """Load and check a problem in each peer, then time it in turns."""
+    """Load and check a problem in each peer and time it in turns, anew in each round.
+
+    Where arrays happen to lie in memory decides up to a fifth of the time, so each round has other
+    places: all peers let go of theirs, and the next one in turn is the first to ask again.
+    """
+    rows: list[Row] = []
+    ready = list(peers)
     folder = Path(tempfile.mkdtemp(prefix="hetir-bench-"))
     try:
         about = problem.export(folder)
-        facts = {key: about[key] for key in ("problem", "bytes", "flops")}
-        loaded = {peer: peer.ask("load", **about) for peer in peers}
+        facts = {"kind": "time", **{key: about[key] for key in ("problem", "bytes", "flops")}}
+        for number in range(1, rounds + 1):
+            loaded = {peer: peer.ask("load", **about) for peer in ready}
+            failed = {p: answer for p, answer in loaded.items() if "failed" in answer}
+            rows += [{"peer": p.name, **facts, **answer} for p, answer in failed.items()]
+            ready = [p for p, answer in loaded.items() if "right" in answer]
+            for peer in ready:
+                timed = peer.ask("time", budget=budget)
+                rows.append({"peer": peer.name, "round": number, **facts, **loaded[peer], **timed})
+            for peer in ready:
+                peer.ask("drop")
+            ready = [*ready[1:], *ready[:1]]
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    rows: list[Row] = []
-    ready = [p for p, answer in loaded.items() if "right" in answer]
-    for peer, answer in loaded.items():
-        if "failed" in answer:
-            rows.append({"kind": "time", "peer": peer.name, **facts, **answer})
-    for round_number in range(1, rounds + 1):
-        for peer in ready:
-            timed = peer.ask("time", budget=budget)
-            place = {"kind": "time", "peer": peer.name, "round": round_number}
-            rows.append({**place, **facts, **loaded[peer], **timed})
-    for peer in ready:
-        peer.ask("drop")
     return rows
 
 

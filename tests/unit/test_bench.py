@@ -61,6 +61,31 @@ def test_times_beside_a_busy_neighbour_are_marked():
     assert cells(report.markdown(rows), "sum")[1:4] == ["1.00~", "", "1.00"]
 
 
+def test_each_round_loads_anew_and_begins_with_another_peer():
+    asked = []
+
+    class Peer:
+        def __init__(self, name):
+            self.name = name
+
+        def ask(self, do, **command):
+            asked.append((do, self.name))
+            if do == "load" and self.name == "numba":
+                return {"failed": "no such kernel"}
+            return {"right": True} if do == "load" else {"ms": 1.0}
+
+    peers = [Peer(name) for name in ("hetir", "numba", "c")]
+    rows = driver.one_problem(problems.ALL["launch"], peers, 2, 0.1)
+    assert [(r["peer"], r.get("round")) for r in rows] == [
+        *(("numba", None), ("hetir", 1), ("c", 1), ("c", 2), ("hetir", 2)),
+    ]
+    assert rows[0]["failed"] == "no such kernel"
+    first = [("load", "hetir"), ("load", "numba"), ("load", "c")]
+    ours = [("time", "hetir"), ("time", "c"), ("drop", "hetir"), ("drop", "c")]
+    assert asked[:7] == first + ours
+    assert asked[7:] == [(do, name) for do in ("load", "time", "drop") for name in ("c", "hetir")]
+
+
 def test_the_bound_is_the_tighter_of_bytes_and_flops():
     limits = {"triad_gbps": 10.0, "read_gbps": 20.0, "fma_gflops": 100.0}
     add, total = problems.ALL["vector_add"], problems.ALL["sum"]
