@@ -63,13 +63,21 @@ class Queue:
     def track(self, launch: Launch) -> None:
         """Keep a launch alive while it runs, and a failed one until its error was seen."""
         running = self._running
-        while running and running[0].done:
-            with suppress(IndexError):  # another thread was first
-                ended = running.popleft()
+        with suppress(IndexError):  # none is left
+            while (ended := running[0]).done:
                 ended.settle()
-                if ended.unseen:
-                    self._failed.append(ended)
+                with suppress(ValueError):  # it went already, maybe in another thread
+                    running.remove(ended)
+                    if ended.unseen:
+                        self._failed.append(ended)
         running.append(launch)
+
+    def let_go(self, launch: Launch) -> None:
+        """Forget a launch that was settled, unless its error is still to be seen."""
+        if not launch.unseen:
+            for kept in (self._running, self._failed):
+                with suppress(ValueError):
+                    kept.remove(launch)
 
     def running(self) -> list[Launch]:
         """The launches that have not ended."""

@@ -82,6 +82,7 @@ class Launch:
         self.settle(timeout)
         if self.unseen:
             self._raised = True
+            self.queue.let_go(self)
             assert self.error is not None
             try:
                 raise self.error
@@ -125,6 +126,7 @@ class Launch:
         self._settled = True
         self._keep = self._after = ()
         IN_FLIGHT.remove(self)
+        self.queue.let_go(self)
 
     def _finish(self) -> Exception | None:
         """Bring results back and hand records on; gives the first error."""

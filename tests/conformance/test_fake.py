@@ -10,8 +10,9 @@ from hetir.runtime import DeviceError, DriverError, LaunchFailedError, OutOfMemo
 
 @pytest.fixture
 def library(fake_bench):
+    assert fake_bench.device.default_queue  # is made at its first use
+    fake_bench.device.wait()  # other tests' launches, on all queues
     gc.collect()
-    fake_bench.device.default_queue.wait()
     fake_bench.driver.library.calls()
     return fake_bench.driver.library
 

@@ -280,6 +280,19 @@ def test_a_buffer_lives_until_its_last_launch_has_ended(bench):
     del scratch
 
 
+@pytest.mark.parametrize("own", [True, False], ids=["the device's queue", "another queue"])
+def test_memory_goes_back_with_the_array_once_its_launch_was_waited_for(bench, monkeypatch, own):
+    x, y = (bench.device.array(np.ones(64, np.float32)) for _ in range(2))
+    freed, free = [], bench.driver.free
+    monkeypatch.setattr(bench.driver, "free", lambda m: (freed.append(m.address), free(m)))
+    places = {x.buffer.memory.address, y.buffer.memory.address}
+    queue = bench.device.default_queue if own else bench.device.queue()
+    saxpy(bench, x, y, queue=queue).wait()
+    assert places.isdisjoint(freed)
+    del x, y
+    assert places <= set(freed)
+
+
 def test_records_reach_who_asked_for_them(bench):
     seen = []
     program = bench.program("writes_record")
