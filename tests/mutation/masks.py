@@ -147,6 +147,14 @@ MUTANTS = (
            "outermost[key] = distance"),
     Mutant("a clamp of a number that wraps is a line", "clamps",
            "if value not in self.host.small and value not in self._unclamped:", "if False:"),
+    Mutant("the last lane may pass the end of a row", "divisions",
+           'f"add i64 {cut.remainder}, {cut.far}"', 'f"add i64 {cut.remainder}, {cut.far - 1}"'),
+    Mutant("a first lane that is off is not negative", "divisions",
+           "if self.mask is not None or op", "if op"),
+    Mutant("a line that wraps is divided", "divisions",
+           " and op.operands[0] in self.host.small else 0", " else 0"),
+    Mutant("a divisor below nought is like one above", "divisions",
+           'known = code.add(f"icmp sgt i64 {by.name}, 0")', "pass"),
     Mutant("vectors at a border do again what they did", "masked",
            "                self._retreat = None\n", "                pass\n"),
     Mutant("lanes that returned stay, the others end", "masked",
@@ -368,6 +376,7 @@ def _written_checks() -> Iterator[str]:
     """Kernels written for what may go wrong."""
     from tests.unit import test_cpu_clamps as clamps
     from tests.unit import test_cpu_columns as columns
+    from tests.unit import test_cpu_divisions as divisions
     from tests.unit import test_cpu_flat as flat
     from tests.unit import test_cpu_folds as folds
     from tests.unit import test_cpu_functions as functions
@@ -406,6 +415,11 @@ def _written_checks() -> Iterator[str]:
     ):
         test(8)
     yield "clamps"
+    divisions.test_divisions_by_any_number(8)
+    divisions.test_divisions_by_constants(8)
+    divisions.test_lines_that_wrap(8)
+    divisions.test_flat_launches_over_rows_of_any_length(8, 50)
+    yield "divisions"
     for test in (
         folds.test_folds_at_every_distance,
         folds.test_folds_of_an_index_that_starts_anywhere,

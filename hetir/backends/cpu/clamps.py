@@ -1,9 +1,10 @@
-"""Indices that are clamped at a border: lines wherever no lane is outside.
+"""Indices that are clamped or turn over at a border: lines wherever no lane is outside.
 
-`min(max(x + d, 0), n - 1)` is x + d in all but the outermost vectors. What follows the first
-clamp of a region is written for vectors of which no lane is clamped, whose accesses are then whole
+`min(max(x + d, 0), n - 1)` is x + d in all but the outermost vectors; `i // n` is one number and
+`i % n` a line in all vectors that lie within a row of n. What follows the first such op of a region
+is written for vectors of which no lane is clamped or in the next row, whose accesses are then whole
 lines. The others take the code for lanes under a mask, where there is one, or one of their own.
-Which it is takes a few scalar comparisons.
+Which it is takes a few scalar operations.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
 
 from hetir.backends.cpu.slots import Slots, is_short
 from hetir.backends.cpu.vectors import Rep
 from hetir.ir import ops
 from hetir.ir.core import Operation, Value
 from hetir.ir.types import I64
+from hetir.passes.narrow_demands import DIVISIONS
 
 _DEEPEST = 2  # such regions inside each other
 
@@ -42,11 +45,11 @@ class Clamps(Slots):
     _clamp_depth: int
 
     def _clamps(self, body: Sequence[Operation], index: int) -> bool:
-        """Whether to tell the vectors apart from an op of a region on, which is a clamp."""
+        """Whether to tell the vectors apart from an op of a region on: a clamp, or a division."""
         return (
             self.mask is None
             and self._clamp_depth < _DEEPEST
-            and self._clamp(body[index]) is not None
+            and (self._clamp(body[index]) is not None or self._turns(body[index]))
             and (self._retreat is not None or is_short(body, index))
         )
 
@@ -62,6 +65,14 @@ class Clamps(Slots):
         if value not in self.host.small and value not in self._unclamped:
             return None  # it may wrap on the way
         return _Clamp(line, limit.name, op.spec is ops.MAX)
+
+    def _turns(self, op: Operation) -> bool:
+        """Whether an op divides a line by what may be more than the lanes are apart."""
+        if op.spec not in DIVISIONS:
+            return False
+        reps = [self.rep(v) for v in op.operands]
+        far, by = self.reach(op, reps), reps[1].name
+        return far > 0 and (by.startswith("%") or int(by) > far)
 
     def _border(self, body: Sequence[Operation]) -> None:
         """Emit a region's rest for vectors inside, then for those at a border."""
@@ -123,17 +134,24 @@ class Clamps(Slots):
         """
         needed = _slice(body)
         found: list[_Clamp] = []
+        guards: list[str] = []
         for op in needed:
             clamp = self._clamp(op)
-            if clamp is None:
+            if clamp is not None:
+                found.append(clamp)
+                self.reps[op.result] = clamp.line
+                self._unclamped.add(op.result)
+            elif self._turns(op):
+                self.reps[op.result], guard = self.unturned(op, [self.rep(v) for v in op.operands])
+                guards.append(guard)
+            else:
                 self.plain(op)
-                continue
-            found.append(clamp)
-            self.reps[op.result] = clamp.line
-            self._unclamped.add(op.result)
-        return self._guard(found), set(needed)
+        return reduce(self._and, [*guards, *self._guards(found)]), set(needed)
 
-    def _guard(self, clamps: Sequence[_Clamp]) -> str:
+    def _and(self, a: str, b: str) -> str:
+        return self.code.add(f"and i1 {a}, {b}")
+
+    def _guards(self, clamps: Sequence[_Clamp]) -> Generator[str]:
         """Whether all lanes keep to all limits: of lines a constant apart, the outermost."""
         outermost: dict[tuple[str, str, bool], int] = {}
         for clamp in clamps:
@@ -142,16 +160,13 @@ class Clamps(Slots):
             key = base, clamp.limit, clamp.lower
             known = outermost.get(key, distance)
             outermost[key] = min(known, distance) if clamp.lower else max(known, distance)
-        code, guard = self.code, "true"
         for (base, limit, lower), distance in outermost.items():
-            lane = code.add(f"add i64 {base}, {distance}")
-            one = code.add(f"icmp {'sge' if lower else 'sle'} i64 {lane}, {limit}")
-            guard = one if guard == "true" else code.add(f"and i1 {guard}, {one}")
-        return guard
+            lane = self.code.add(f"add i64 {base}, {distance}")
+            yield self.code.add(f"icmp {'sge' if lower else 'sle'} i64 {lane}, {limit}")
 
 
 def _slice(body: Sequence[Operation]) -> list[Operation]:
-    """The i64 `min`s and `max`es that do not wait for anything but pure ops, and those."""
+    """The clamps and divisions of i64 that do not wait for anything but pure ops, and those."""
     late: set[Value] = set()
     makers: dict[Value, Operation] = {}
     wanted: set[Operation] = set()
@@ -160,7 +175,7 @@ def _slice(body: Sequence[Operation]) -> list[Operation]:
             late.update(op.results)
             continue
         makers.update(dict.fromkeys(op.results, op))
-        if op.spec in (ops.MIN, ops.MAX) and op.result.type == I64:
+        if op.spec in (ops.MIN, ops.MAX, *DIVISIONS) and op.result.type == I64:
             work = [op]
             while work:
                 needed = work.pop()

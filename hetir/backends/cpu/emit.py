@@ -108,6 +108,7 @@ class Emitter(Levels):
         known = ranges(kernel, bounds)
         self.small = frozenset(v for v, found in known.items() if inside(found, _SMALL))
         self.short = frozenset(v for v, found in known.items() if inside(found, SIGNED))
+        self.natural = frozenset(v for v, found in known.items() if found[0] >= 0)
         self.registers = {
             self.plan.context[value]: count
             for value, count in in_registers(

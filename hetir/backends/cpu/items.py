@@ -25,6 +25,7 @@ from hetir.ir import ops
 from hetir.ir.core import Kernel, Operation, Value, walk
 from hetir.ir.types import BOOL, ArrayType, Scalar
 from hetir.memory.lowering import AARCH64, X86
+from hetir.passes.narrow_demands import DIVISIONS
 from hetir.target import Assumptions, Target, key_of
 
 
@@ -60,7 +61,7 @@ class ItemEmitter(Structured):
         self.outer: dict[Value, str] = {}
         self.plan = plan(kernel, schedule)
         divides = any(
-            op.spec in (ops.DIV, ops.REM)
+            op.spec in DIVISIONS
             and isinstance(kind := op.result.type, Scalar)
             and kind.kind in ("int", "uint")
             for op in walk(kernel.body)

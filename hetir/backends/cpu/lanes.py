@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from hetir.backends.cpu.columns import Columns
 from hetir.backends.cpu.context import Context
+from hetir.backends.cpu.divisions import Divisions
 from hetir.backends.cpu.shortcuts import EMIT
 from hetir.backends.cpu.single import Singles
 from hetir.backends.cpu.vectors import Rep, Span
@@ -17,7 +18,7 @@ from hetir.ir.types import BOOL, I64
 from hetir.target import key_of
 
 
-class Lanes(Columns, Singles, Context):
+class Lanes(Columns, Divisions, Singles, Context):
     """Emits ops on lane vectors under `mask` (None: all lanes are on)."""
 
     def plain(self, op: Operation) -> None:
@@ -34,7 +35,7 @@ class Lanes(Columns, Singles, Context):
         if made is None and all(r.kind == "same" for r in reps):
             made = Rep("same", RULES[key_of(op)](self.code, op, [r.name for r in reps]))
         if made is None:
-            made = self._shortcut(op)
+            made = self._shortcut(op) or self._cut(op, reps)
         if made is None:
             names = [self.spread(r, v.type) for r, v in zip(reps, op.operands, strict=True)]
             with self.wide():

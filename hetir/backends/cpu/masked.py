@@ -11,6 +11,7 @@ from hetir.backends.cpu.vectors import NONE, Rep
 from hetir.backends.llvm.code import scalar_type
 from hetir.ir import ops
 from hetir.ir.core import Operation, Region
+from hetir.passes.narrow_demands import DIVISIONS
 
 _CHEAP = 12  # ops that are cheaper to do than to branch around
 
@@ -313,7 +314,7 @@ def _cheap(region: Region) -> bool:
     return (
         end.spec is ops.YIELD
         and len(body) <= _CHEAP
-        and all(op.spec.pure and op.spec not in (ops.DIV, ops.REM, ops.VIEW) for op in body)
+        and all(op.spec.pure and op.spec not in (*DIVISIONS, ops.VIEW) for op in body)
     )
 
 

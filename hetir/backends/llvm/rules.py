@@ -141,10 +141,30 @@ def _clear_sign(code: Code, _: Operation, args: Sequence[str]) -> str:
 @_rule("div", *INTS)
 @_rule("rem", *INTS)
 def _divide(code: Code, op: Operation, args: Sequence[str]) -> str:
-    """Division that LLVM defines for every operand: x/0 = x%0 = 0, MIN/-1 = MIN."""
-    kind = scalar_type(_kind(op))
-    signed, wide, (a, b) = _kind(op).signed, code.of(kind), args
-    nought, one = code.number(kind, 0), code.number(kind, 1)
+    return divide(code, op.name, _kind(op), *args)
+
+
+@_rule("floordiv", "i64")
+@_rule("mod", "i64")
+def _floor(code: Code, op: Operation, args: Sequence[str]) -> str:
+    """Python's division: a step down where a remainder's sign is not the divisor's."""
+    kind, wide, (_, b) = _kind(op), code.of("i64"), args
+    rest = divide(code, "rem", kind, *args)
+    unlike = code.add(f"xor {wide} {rest}, {b}")
+    unlike = code.add(f"icmp slt {wide} {unlike}, {code.number('i64', 0)}")
+    some = code.add(f"icmp ne {wide} {rest}, {code.number('i64', 0)}")
+    off = code.add(f"and {code.of('i1')} {unlike}, {some}")
+    if op.name == "mod":
+        more = code.add(f"select {code.of('i1')} {off}, {wide} {b}, {wide} {code.number('i64', 0)}")
+        return code.add(f"add {wide} {rest}, {more}")
+    down = code.add(f"sext {code.of('i1')} {off} to {wide}")
+    return code.add(f"add {wide} {divide(code, 'div', kind, *args)}, {down}")
+
+
+def divide(code: Code, name: str, of: Scalar, a: str, b: str) -> str:
+    """`div` or `rem` that LLVM defines for every operand: x/0 = x%0 = 0, MIN/-1 = MIN."""
+    kind, signed = scalar_type(of), of.signed
+    wide, nought, one = code.of(kind), code.number(kind, 0), code.number(kind, 1)
     flag = code.of("i1")
     zero = code.add(f"icmp eq {wide} {b}, {nought}")
     unsafe = zero
@@ -152,8 +172,8 @@ def _divide(code: Code, op: Operation, args: Sequence[str]) -> str:
         minus = code.add(f"icmp eq {wide} {b}, {code.number(kind, -1)}")
         unsafe = code.add(f"or {flag} {zero}, {minus}")
     divisor = code.add(f"select {flag} {unsafe}, {wide} {one}, {wide} {b}")
-    result = code.add(f"{'s' if signed else 'u'}{op.name} {wide} {a}, {divisor}")
-    if op.name == "rem":
+    result = code.add(f"{'s' if signed else 'u'}{name} {wide} {a}, {divisor}")
+    if name == "rem":
         return result
     if signed:
         negated = code.add(f"sub {wide} {nought}, {a}")
