@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import reduce
 
 from hetir.backends.cpu.slots import Slots, is_short
-from hetir.backends.cpu.vectors import Rep
+from hetir.backends.cpu.vectors import Rep, signed
 from hetir.ir import ops
 from hetir.ir.core import Operation, Value
 from hetir.ir.types import I64
@@ -72,7 +72,7 @@ class Clamps(Slots):
             return False
         reps = [self.rep(v) for v in op.operands]
         far, by = self.reach(op, reps), reps[1].name
-        return far > 0 and (by.startswith("%") or int(by) > far)
+        return far > 0 and (by.startswith("%") or signed(int(by)) > far)
 
     def _border(self, body: Sequence[Operation]) -> None:
         """Emit a region's rest for vectors inside, then for those at a border."""

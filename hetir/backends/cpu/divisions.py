@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hetir.backends.cpu.vectors import Rep, Vectors
+from hetir.backends.cpu.vectors import Rep, Vectors, signed
 from hetir.backends.llvm.rules import RULES
 from hetir.ir import ops
 from hetir.ir.core import Operation
@@ -65,7 +65,7 @@ class Divisions(Vectors):
         quotient = code.add(f"udiv i64 {line.name}, {divisor}")
         remainder = code.add(f"urem i64 {line.name}, {divisor}")
         known, begun, far = "true", "true", self.reach(op, reps)
-        if by.name.startswith("%") or int(by.name) <= 0:
+        if by.name.startswith("%") or signed(int(by.name)) <= 0:
             known = code.add(f"icmp sgt i64 {by.name}, 0")
         # of a first lane that is off nothing is known: rows are begun at a line of memory
         if self.mask is not None or op.operands[0] not in self.host.natural:
