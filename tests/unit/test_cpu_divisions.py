@@ -51,19 +51,30 @@ def test_divisions_by_any_number(lanes):
 def thirds(y: hl.Array[hl.i64, 2]):
     i = hl.global_id(0)
     y[0, i], y[1, i], y[2, i], y[3, i] = i // 3, i % 3, (2 * i + 5) // 7, (2 * i + 5) % 100
-    y[4, i], y[5, i] = i // -3, i % -100
 
 
 @pytest.mark.parametrize("lanes", LANES)
 def test_divisions_by_constants(lanes):
     """At each place that an array can have in a line of memory."""
-    memory, i = np.zeros(6 * 256 + 8, np.int64), np.arange(256)
-    run = runner(thirds, (memory[:1536].reshape(6, 256),), (64,), lanes)
-    right = [i // 3, i % 3, (2 * i + 5) // 7, (2 * i + 5) % 100, i // -3, i % -100]
+    memory, i = np.zeros(4 * 256 + 8, np.int64), np.arange(256)
+    run = runner(thirds, (memory[:1024].reshape(4, 256),), (64,), lanes)
     for start in range(8):
-        y = memory[start : start + 1536].reshape(6, 256)
+        y = memory[start : start + 1024].reshape(4, 256)
         run((y,), (4,))
-        assert (y == right).all(), start
+        assert (y == [i // 3, i % 3, (2 * i + 5) // 7, (2 * i + 5) % 100]).all(), start
+
+
+@hetir.kernel
+def negative(y: hl.Array[hl.i64, 2]):
+    i = hl.global_id(0)
+    y[0, i], y[1, i], y[2, i], y[3, i] = i // -3, i % -100, hl.div(i, -7), hl.rem(i, -1000)
+
+
+@pytest.mark.parametrize("lanes", LANES)
+def test_divisions_by_negative_constants(lanes):
+    y, i = np.zeros((4, 256), np.int64), np.arange(256)
+    runner(negative, (y,), (64,), lanes)((y,), (4,))
+    assert (y == [i // -3, i % -100, -(i // 7), i]).all()
 
 
 @hetir.kernel
