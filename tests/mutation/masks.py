@@ -227,7 +227,7 @@ MUTANTS = (
            "if constant in stores.get(key, {constant: op}):",
            "if constant in stores.get(key, {}):"),
     Mutant("rows begin at the first column that is asked for", "columns",
-           "low = forms.of(group.ops[0].operands[1])[1] -", "low = 0 *"),
+           "low = form(group.ops[0].operands[1]).split()[1] -", "low = 0 *"),
     # order
     Mutant("reads and writes change places", "order",
            "before |= {last} if last >= 0 else set()", "pass"),
@@ -380,30 +380,31 @@ def _written_checks() -> Iterator[str]:
     from tests.unit import test_cpu_flat as flat
     from tests.unit import test_cpu_folds as folds
     from tests.unit import test_cpu_functions as functions
+    from tests.unit import test_cpu_masks as masks
     from tests.unit import test_cpu_order as order
     from tests.unit import test_cpu_places as places
     from tests.unit import test_cpu_rows as rows
     from tests.unit import test_cpu_tiles as tiles
     from tests.unit import test_cpu_vectors as vectors
 
-    vectors.test_a_return_behind_a_barrier_ends_the_workgroup(4)
+    masks.test_a_return_behind_a_barrier_ends_the_workgroup(4)
     for trips in (0, 4):
-        vectors.test_a_uniform_return_from_a_loop_that_some_lanes_entered(8, trips)
+        masks.test_a_uniform_return_from_a_loop_that_some_lanes_entered(8, trips)
     for limit in (-5, 0, 2**63 - 1, -(2**63)):
         vectors.test_an_index_that_wraps_compares_as_it_wraps(8, limit)
     vectors.test_arithmetic_on_lines(8)
-    vectors.test_a_bound_and_a_flag(4)
-    vectors.test_a_search_that_some_lanes_end_early(4)
-    vectors.test_strided_ranges_under_a_mask(4)
+    masks.test_a_bound_and_a_flag(4)
+    masks.test_a_search_that_some_lanes_end_early(4)
+    masks.test_strided_ranges_under_a_mask(4)
     vectors.test_rows_of_groups_run_each_group_once(4)
     vectors.test_rows_of_a_group_meet_at_a_barrier(4)
     vectors.test_values_from_one_subgroup_program_to_the_next(8)
     for name in ("le", "gt"):
-        vectors.test_bounds_at_every_lane(name, 4)
+        masks.test_bounds_at_every_lane(name, 4)
     vectors.test_strided_ranges_do_not_wrap_at_the_largest_index(4, 2**63 - 6)
-    vectors.test_private_arrays_under_a_mask(4)
-    vectors.test_cheap_sides_of_a_branch(4)
-    vectors.test_scatters_under_a_mask(4)
+    masks.test_private_arrays_under_a_mask(4)
+    masks.test_cheap_sides_of_a_branch(4)
+    masks.test_scatters_under_a_mask(4)
     vectors.test_ids_in_groups_of_every_shape((5, 3, 1))
     yield "kernels written for masks"
     for test in (
@@ -448,8 +449,8 @@ def _written_checks() -> Iterator[str]:
     for kind in ("u8", "f32"):
         rows.test_rows_at_any_alignment(kind, 8)
     yield "rows"
-    for kernel in (functions.behind, functions.parted, functions.with_parts, functions.unfinished):
-        functions.test_vectors_have_the_bits_of_scalars(kernel, None)
+    for name in functions.PIECES:
+        functions.test_vectors_have_the_bits_of_scalars(name, None)
     functions.test_what_only_looks_like_it_rounds_twice_as_it_says()
     yield "functions"
     tiles.everything()

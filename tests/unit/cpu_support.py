@@ -18,7 +18,9 @@ from hetir.backends.llvm.machine import binding
 from hetir.ir import ops
 from hetir.ir.build import Builder
 from hetir.ir.core import NO_ATTRS, Attr, Kernel, Options, Param, Value
+from hetir.ir.text import parse_kernel
 from hetir.ir.types import Scalar, Type, array
+from hetir.testing import on_cpu
 
 _COUNT = itertools.count()
 
@@ -161,3 +163,14 @@ def run(
     if not records:
         buffer[:] = 0
     return Run(buffer.tobytes(), artifact)
+
+
+def run_text(
+    text: str,
+    arguments: list[Any],
+    workgroup: tuple[int, int, int],
+    lanes: int | None,
+    grid: tuple[int, int, int] = (1, 1, 1),
+) -> None:
+    """Run a kernel written as IR on vectors of so many work-items."""
+    on_cpu(lanes=lanes)(parse_kernel(text), arguments, grid, workgroup)
