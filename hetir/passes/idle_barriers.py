@@ -7,18 +7,17 @@ the barrier one of which writes, no two work-items meet.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
 from itertools import product
 from math import prod
 from operator import is_, mul
 
 from hetir.ir import ops
 from hetir.ir.core import Kernel, Operation, Region, Value, walk
-from hetir.ir.types import Scalar
-from hetir.passes.access import Access, Form, accesses
+from hetir.passes.access import Access, Addresses, Form
 from hetir.passes.regions import LOOPS, is_private
+from hetir.passes.uniformity import Uniformity, uniformity
 
 _MOST_PAIRS = 256
 _MOST_DISTANCES = 1 << 13
@@ -47,12 +46,8 @@ class _Idle:
         self.disjoint = disjoint
         self._params = {p.value for p in kernel.params}
         self._allocs = {op.result for op in walk(kernel.body) if op.spec is ops.ALLOC}
-        self._kernel = kernel
-
-    @cached_property
-    def known(self) -> Mapping[Operation, Access]:
-        """All accesses, looked at when the first barrier needs them."""
-        return accesses(self._kernel)
+        self._known = uniformity(kernel, lockstep=True)
+        self._addresses = Addresses(kernel)
 
     def region(self, region: Region, *, top: bool) -> Region:
         """A region without idle barriers; before and after `top` there is nothing to order."""
@@ -81,7 +76,8 @@ class _Idle:
         if not all(_harmless(op) for op in _walk((*before, *after))):
             return False
         first, second = (
-            [self.known[op] for op in _walk(body) if op.spec in _PLAIN] for body in (before, after)
+            [self._addresses.of(op) for op in _walk(body) if op.spec in _PLAIN]
+            for body in (before, after)
         )
         pairs = [
             (a, b)
@@ -100,38 +96,31 @@ class _Idle:
             return roots <= self._params and not self.disjoint
         if any(a.of in turning for form in (one.offset, other.offset) for a in form.atoms()):
             return True
-        steps, others = _steps(one.offset), _steps(other.offset)
+        steps, others = (_steps(access.offset, self._known) for access in (one, other))
         distance = (other.offset + -one.offset).constant
         if steps is None or steps != others or distance is None:
             return True
-        sizes = [_bytes(access) for access in (one, other)]
         reach = [range(1 - extent, extent) for extent in self.workgroup]
         if prod(map(len, reach)) > _MOST_DISTANCES:
             return True
         return any(
-            -sizes[1] < distance + sum(map(mul, steps, apart)) < sizes[0]
+            -other.size < distance + sum(map(mul, steps, apart)) < one.size
             for apart in product(*reach)
             if any(apart)
         )
 
 
-def _steps(offset: Form) -> tuple[int, int, int] | None:
+def _steps(offset: Form, known: Uniformity) -> tuple[int, int, int] | None:
     """How many bytes an offset grows along each axis of local ids; None where it is not linear."""
     found = [0, 0, 0]
     for term, factor in offset.terms.items():
-        if all(atom.uniform for atom in term):
+        if not any(atom.varies(known) for atom in term):
             continue
         if len(term) != 1 or term[0].kind != "local":
             return None
         found[term[0].axis] = factor
     x, y, z = found
     return x, y, z
-
-
-def _bytes(access: Access) -> int:
-    element = access.op.attrs["element"]
-    assert isinstance(element, Scalar)
-    return element.bytes
 
 
 def _turning(body: Iterable[Operation]) -> set[Value | Operation]:

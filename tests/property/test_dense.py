@@ -14,7 +14,7 @@ from hetir.ir.build import Builder
 from hetir.ir.core import Kernel, Options, Param, Value
 from hetir.ir.types import F32, I32, I64, Scalar, array, static_array
 from hetir.ir.verify import verify
-from hetir.passes.access import accesses
+from hetir.passes.access import ACCESSES, Addresses
 from hetir.passes.check_barriers import check_barriers
 from hetir.passes.expand_arrays import expand_arrays
 from hetir.passes.lower_exits import lower_exits
@@ -310,27 +310,25 @@ def test_accesses_lie_where_they_say():
         case = indexed(seed)
         verify(case.kernel)
         case.run(testing.evaluator)
-        patterns, loops, arguments = (
-            accesses(case.kernel),
-            around(case.kernel.body),
-            case.arguments(),
-        )
+        addresses, known = Addresses(case.kernel), uniformity(case.kernel, lockstep=True)
+        loops, arguments = around(case.kernel.body), case.arguments()
         bound = dict(zip((p.value for p in case.kernel.params), arguments, strict=True))
         starts = {}
 
-        def watch(op, item, operands, results, patterns=patterns, loops=loops, bound=bound,
-                  starts=starts, seed=seed, case=case):  # fmt: skip
+        def watch(op, item, operands, results, addresses=addresses, known=known, loops=loops,
+                  bound=bound, starts=starts, seed=seed, case=case):  # fmt: skip
             if op.spec is ops.ALLOC:
                 starts[op.result] = results[0]
-            if op not in patterns:
+            if op.spec not in ACCESSES:
                 return
+            access = addresses.of(op)
             view, *rest = operands
             steps = zip(rest, view.strides, strict=False)
             address = view.__array_interface__["data"][0] + sum(int(i[0]) * s for i, s in steps)
-            root = bound.get(patterns[op].root, starts.get(patterns[op].root))
-            offset = worked_out(patterns[op].offset, item, loops[op], bound)
+            root = bound.get(access.root, starts.get(access.root))
+            offset = worked_out(access.offset, item, loops[op], bound)
             if root is not None and offset is not None:
-                checked[patterns[op].kind] += 1
+                checked[access.kind(known)] += 1
                 first = root.__array_interface__["data"][0]
                 assert address == first + offset, f"seed {seed}, {op.name}\n{case}"
 

@@ -20,7 +20,7 @@ from hetir.ir.rewrite import clone
 from hetir.ir.text import print_kernel
 from hetir.ir.types import F32, I64, Scalar, array
 from hetir.ir.verify import verify
-from hetir.passes.access import accesses
+from hetir.passes.access import ACCESSES, Addresses
 from hetir.passes.check_barriers import check_barriers
 from hetir.passes.inline import inline
 from hetir.passes.lower_exits import lower_exits
@@ -257,10 +257,10 @@ def test_access_patterns_hold():
 
 def watch_accesses(case, kernel):
     """The addresses that work-items of one row use move as the analysis says."""
-    patterns, used = accesses(kernel), {}
+    addresses, known, used = Addresses(kernel), uniformity(kernel, lockstep=True), {}
 
     def watch(op, item, operands, _):
-        if op in patterns and op.operands[0].type.space != "private":
+        if op.spec in ACCESSES and op.operands[0].type.space != "private":
             view, *rest = operands
             offsets = [int(i[0]) * s for i, s in zip(rest, view.strides, strict=False)]
             address = view.__array_interface__["data"][0] + sum(offsets)
@@ -268,17 +268,20 @@ def watch_accesses(case, kernel):
             used.setdefault(row, []).append((item.local[0], address))
 
     testing.interpret(kernel, case.arguments(), case.grid, case.workgroup, watch)
+    kinds = set()
     for (op, *_), items in used.items():
-        pattern, size = patterns[op], op.operands[0].type.element.bytes
-        if pattern.kind == "gather" or len(items) < 2:
+        access, size = addresses.of(op), op.operands[0].type.element.bytes
+        kind = access.kind(known)
+        kinds.add(kind)
+        if kind == "gather" or len(items) < 2:
             continue
         (x, first), (y, second) = items[:2]
-        step = {"uniform": 0, "contiguous": size}.get(pattern.kind, pattern.stride.constant)
+        step = {"uniform": 0, "contiguous": size}.get(kind, access.stride(known).constant)
         if step is None:
             step = (second - first) // (y - x)
         wrong = [i for i in items if i[1] - first != step * (i[0] - x)]
-        assert not wrong, f"{op.name} is not {pattern.kind}"
-    return {patterns[op].kind for op, *_ in used}
+        assert not wrong, f"{op.name} is not {kind}"
+    return kinds
 
 
 def test_python_and_traced_sources_agree():

@@ -12,7 +12,7 @@ from hetir.backends import cpu
 from hetir.backends.cpu.prefetch import Prefetches, leaders
 from hetir.ir import ops
 from hetir.ir.text import parse_kernel
-from hetir.passes.access import accesses
+from hetir.passes.access import Addresses
 from hetir.passes.expand_arrays import expand_arrays
 from hetir.passes.uniformity import uniformity
 from tests.unit.test_cpu_streaming import kernel_of
@@ -22,9 +22,9 @@ def leading(kernel, *, in_rows=True, width=1):
     """For each leader: load or store, its parameter's position, and its access."""
     kernel = expand_arrays(kernel)
     places = [p.value for p in kernel.params]
-    found = leaders(kernel, uniformity(kernel, lockstep=True), in_rows=in_rows, width=width)
-    known = accesses(kernel)
-    return [(op.name, places.index(root), known[op].offset) for op, root in found.items()]
+    addresses, known = Addresses(kernel), uniformity(kernel, lockstep=True)
+    found = leaders(kernel, addresses, known, in_rows=in_rows, width=width)
+    return [(op.name, places.index(root), addresses.of(op).offset) for op, root in found.items()]
 
 
 def strides(offset):
@@ -205,6 +205,7 @@ def test_ahead_of_the_end_of_memory_lies_nothing_and_nothing_happens():
 
 def test_atomics_do_not_lead():
     kernel = expand_arrays(kernel_of("histogram"))
-    found = leaders(kernel, uniformity(kernel, lockstep=True), in_rows=True, width=1)
+    known = uniformity(kernel, lockstep=True)
+    found = leaders(kernel, Addresses(kernel), known, in_rows=True, width=1)
     assert found
     assert all(op.spec in (ops.LOAD, ops.STORE) for op in found)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from hetir.ir import ops
 from hetir.ir.core import walk
 from hetir.ir.text import parse_kernel
-from hetir.passes.access import Atom, accesses
+from hetir.passes.access import ACCESSES, Addresses, Atom
+from hetir.passes.uniformity import uniformity
 
 HEAD = (
     "kernel k(%x: array<f32[?, ?:1], global> from 0, %y: array<i16[?], global> from 1,"
@@ -20,10 +20,17 @@ IDS = """
 """
 
 
+def patterns(body):
+    """The accesses of a kernel, each with its kind and stride."""
+    kernel = parse_kernel(f"{HEAD}\n{IDS}\n{body}\n  return\n}}")
+    addresses, known = Addresses(kernel), uniformity(kernel, lockstep=True)
+    found = [addresses.of(op) for op in walk(kernel.body) if op.spec in ACCESSES]
+    return [(access, access.kind(known), access.stride(known)) for access in found]
+
+
 def last(body):
     """The pattern of the last access of a kernel."""
-    kernel = parse_kernel(f"{HEAD}\n{IDS}\n{body}\n  return\n}}")
-    return list(accesses(kernel).values())[-1]
+    return patterns(body)[-1]
 
 
 @pytest.mark.parametrize(
@@ -73,18 +80,18 @@ def last(body):
     ],
 )
 def test_pattern(body, kind, stride):
-    found = last(body)
-    assert found.kind == kind
-    assert (found.stride and found.stride.constant) == stride or stride == 0
+    _, found, by = last(body)
+    assert found == kind
+    assert (by and by.constant) == stride or stride == 0
 
 
 def test_loops():
-    found = last("""
+    found, kind, _ = last("""
       for %i, %n, %two (%k: i64) {
         %v: f32 = load %x, %g, %k
         yield
       }""")
-    assert found.kind == "contiguous"
+    assert kind == "contiguous"
     (loop,) = [a.of for a in found.offset.atoms() if a.kind == "iteration"]
     turns = found.offset.coefficient(Atom("iteration", loop))
     assert turns.constant == 8
@@ -105,28 +112,26 @@ def test_carried_indices():
         %u: i64 = add %t, %two
         yield %next, %u
       }}"""
-    assert last(body.format("%two")).kind == "contiguous"
-    assert last(body.format("%n")).kind == "contiguous"
+    assert last(body.format("%two"))[1] == "contiguous"
+    assert last(body.format("%n"))[1] == "contiguous"
     # what is added differs from one iteration to the next
-    sums = last(body.format("%t"))
+    sums = last(body.format("%t"))[0]
     assert not [a for a in sums.offset.atoms() if a.kind == "iteration"]
 
 
 def test_divergent_arrays_are_gathered():
-    found = last("""
+    _, kind, _ = last("""
       %c: bool = lt %i, %n
       %w: array<f32[?, ?:1], global> = select %c, %x, %x
       %v: f32 = load %w, %zero, %i""")
-    assert found.kind == "gather"
+    assert kind == "gather"
 
 
-def test_every_access_is_there():
-    kernel = parse_kernel(f"""{HEAD}\n{IDS}
+def test_all_kinds_of_accesses():
+    found = patterns("""
       %v: f32 = load %x, %zero, %i
       store %x, %zero, %i, %v
       %o: f32 = atomic.rmw %x, %zero, %i, %v kind="add" order="relaxed" scope="device"
-      return\n}}""")
-    found = accesses(kernel)
-    assert [a.kind for a in found.values()] == ["contiguous"] * 3
-    loads = [op for op in walk(kernel.body) if op.spec is ops.LOAD]
-    assert found[loads[0]].root is kernel.params[0].value
+    """)
+    assert [kind for _, kind, _ in found] == ["contiguous"] * 3
+    assert [access.root.name for access, *_ in found] == ["x"] * 3

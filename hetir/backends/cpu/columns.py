@@ -15,70 +15,14 @@ from hetir.backends.llvm import memory
 from hetir.backends.llvm.code import Code, memory_type
 from hetir.ir import ops
 from hetir.ir.core import Operation, Value
-from hetir.ir.types import BOOL, I64
-from hetir.passes.regions import number
+from hetir.ir.types import BOOL
+from hetir.passes.access import Addresses, Term
 
 _LEAST = 4  # columns that are worth it
 _LEAST_OF_WINDOW = 8  # and where a few vectors of memory hold them all
-_MOST_TERMS = 8
 _PIECE = 16  # bytes within which every instruction set can interleave
 
-_Form = tuple[frozenset[tuple[Value, int]], int]
-_Key = tuple[Value, frozenset[tuple[Value, int]]]
-
-
-class Forms:
-    """Indices as sums of values times constants, modulo 2^64, and a constant."""
-
-    def __init__(self, definitions: Mapping[Value, Operation]) -> None:
-        self._definitions = definitions
-        self._known: dict[Value, _Form] = {}
-
-    def of(self, value: Value) -> _Form:
-        """The form of an i64."""
-        work = [value]
-        while work:
-            top = work[-1]
-            parts = self._parts(top)
-            missing = [v for v in parts if v not in self._known]
-            if missing and top not in self._known:
-                work += missing
-                continue
-            work.pop()
-            self._known.setdefault(top, self._sum(top, parts))
-        return self._known[value]
-
-    def _parts(self, value: Value) -> tuple[Value, ...]:
-        """The operands that count, of an op that keeps the form."""
-        op = self._definitions.get(value)
-        if op is None or op.regions or value.type != I64:
-            return ()
-        if op.spec in (ops.ADD, ops.SUB):
-            return op.operands
-        if op.spec is ops.MUL and any(self._number(v) is not None for v in op.operands):
-            return op.operands
-        return ()
-
-    def _number(self, value: Value) -> int | None:
-        return number(self._definitions.get(value))
-
-    def _sum(self, value: Value, parts: Sequence[Value]) -> _Form:
-        itself = frozenset(((value, 1),)), 0
-        known = self._number(value)
-        if known is not None:
-            return frozenset[tuple[Value, int]](), known
-        if not parts:
-            return itself
-        op, (a, b) = self._definitions[value], (self._known[v] for v in parts)
-        if op.spec is ops.MUL:
-            (terms, constant), (_, by) = (a, b) if not b[0] else (b, a)
-            return frozenset((v, c * by) for v, c in terms if by), constant * by
-        sign = 1 if op.spec is ops.ADD else -1
-        sums = dict(a[0])
-        for v, c in b[0]:
-            sums[v] = sums.get(v, 0) + sign * c
-        terms = frozenset((v, c) for v, c in sums.items() if c)
-        return itself if len(terms) > _MOST_TERMS else (terms, a[1] + sign * b[1])
+_Key = tuple[Value, frozenset[tuple[Term, int]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +42,7 @@ class Group:
     last: Operation
 
 
-def groups(body: Sequence[Operation], forms: Forms, most: Most) -> Iterator[Group]:
+def groups(body: Sequence[Operation], indices: Addresses, most: Most) -> Iterator[Group]:
     """The groups of a body and of what is inside.
 
     No access that may tell stands between the members of one.
@@ -107,13 +51,13 @@ def groups(body: Sequence[Operation], forms: Forms, most: Most) -> Iterator[Grou
     stores: dict[_Key, dict[int, Operation]] = {}
     for op in body:
         for region in op.regions:
-            yield from groups(region.body, forms, most)
+            yield from groups(region.body, indices, most)
         if op.spec not in (ops.LOAD, ops.STORE):
             if not op.spec.pure:
                 yield from _close(loads, most)
                 yield from _close(stores, most)
             continue
-        terms, constant = forms.of(op.operands[1])
+        terms, constant = indices.form(op.operands[1]).split()
         key, like = (op.operands[0], terms), stores
         if op.spec is ops.LOAD:
             like = loads
@@ -208,7 +152,7 @@ class Columns(Accesses):
 
     def find_groups(self, body: Sequence[Operation]) -> None:
         """Look at a leaf."""
-        found = list(groups(body, self.host.forms, Most(self.width, self.host.vector_bytes)))
+        found = list(groups(body, self.host.indices, Most(self.width, self.host.vector_bytes)))
         self._groups = {op: group for group in found for op in group.ops}
         self._joined = {}
 
@@ -284,9 +228,9 @@ class Columns(Accesses):
 
     def _rows_of(self, group: Group, op: Operation) -> Iterator[str]:
         """The address of each lane's row, by that of an op of the group."""
-        code, forms = self.code, self.host.forms
+        code, form = self.code, self.host.indices.form
         base, offset = (self.rep(v) for v in op.operands[:2])
-        low = forms.of(group.ops[0].operands[1])[1] - forms.of(op.operands[1])[1]
+        low = form(group.ops[0].operands[1]).split()[1] - form(op.operands[1]).split()[1]
         places = self._on(offset.name) if offset.kind == "lanes" else ""
         for lane in range(self.width):
             if offset.kind == "lanes":

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from math import prod
 
 from hetir.artifact import Layout
-from hetir.backends.cpu.columns import Forms
 from hetir.backends.cpu.divergence import Divergence, divergence
 from hetir.backends.cpu.frame import Workgroup
 from hetir.backends.cpu.items import Item
@@ -31,9 +30,10 @@ from hetir.ir import ops
 from hetir.ir.build import constant
 from hetir.ir.core import Kernel, Operation, Value, walk
 from hetir.ir.types import I64, Scalar
+from hetir.passes.access import Addresses
 from hetir.passes.magnitude import addressing, magnitudes, positive
 from hetir.passes.ranges import SIGNED, Bounds, inside, ranges
-from hetir.passes.regions import definitions, exits_of
+from hetir.passes.regions import exits_of
 from hetir.passes.uniformity import Uniformity, uniformity
 from hetir.target import Assumptions, Target
 
@@ -79,8 +79,9 @@ class Emitter(Levels):
         lanes: int = 0,
         register_bytes: int = 0,
     ) -> None:
-        self._definitions = definitions(kernel.body)
-        self.forms = Forms(self._definitions)
+        addresses = Addresses(kernel)
+        self.indices = Addresses(kernel, products=False)
+        self._definitions = addresses.definitions
         self._lanes = lanes
         self.vector_bytes = 4 * lanes
         rows = bool(workgroup and lanes and workgroup[0] % lanes == 0)
@@ -90,7 +91,7 @@ class Emitter(Levels):
         shape = Shape(workgroup or (1, 1, 1), lanes, kernel.options.width, register_bytes)
         self._widths = widths(schedule, shape, self.known, self._definitions)
         blocks = lanes and register_bytes and shape.workgroup[1] % 2 == 0
-        tiles = Tiles(kernel, self._definitions) if blocks else None
+        tiles = Tiles(kernel, addresses) if blocks else None
         tiled = tiles.widths(schedule, shape, self._widths) if tiles else {}
         self._widths |= tiled
         self._tiled = bool(tiled)
@@ -129,7 +130,7 @@ class Emitter(Levels):
         _, sy, sz = workgroup or (1, 1, 1)
         in_rows = self._free or (sy * sz == 1 and self._single)
         self.streams = Streams(kernel, target, self.frame, in_rows=in_rows)
-        self.prefetches = Prefetches(kernel, self.known, self.frame, in_rows=in_rows)
+        self.prefetches = Prefetches(kernel, addresses, self.known, self.frame, in_rows=in_rows)
         self._returns: list[str] = []
         self._exits: list[tuple[str, str]] = []
         self._joined: list[str] = []

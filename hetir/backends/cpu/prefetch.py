@@ -12,9 +12,9 @@ from hetir.backends.cpu.frame import Frame
 from hetir.backends.llvm.code import Code
 from hetir.ir import ops
 from hetir.ir.core import Kernel, Operation, Region, Value
-from hetir.ir.types import ArrayType, Scalar
-from hetir.passes.access import Access, Atom, accesses
-from hetir.passes.regions import LOOPS, definitions
+from hetir.ir.types import ArrayType
+from hetir.passes.access import Access, Addresses, Atom
+from hetir.passes.regions import LOOPS
 from hetir.passes.uniformity import Uniformity
 
 _LINE = 64
@@ -30,9 +30,17 @@ class Prefetches:
     lines; elsewhere only loops have a direction.
     """
 
-    def __init__(self, kernel: Kernel, known: Uniformity, frame: Frame, *, in_rows: bool) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        addresses: Addresses,
+        known: Uniformity,
+        frame: Frame,
+        *,
+        in_rows: bool,
+    ) -> None:
         width = (frame.workgroup or (1,))[0]
-        self._arrays = leaders(kernel, known, in_rows=in_rows, width=width)
+        self._arrays = leaders(kernel, addresses, known, in_rows=in_rows, width=width)
         self._params = {p.value: index for index, p in enumerate(kernel.params)}
         self._frame = frame
 
@@ -59,20 +67,19 @@ class Prefetches:
 
 
 def leaders(
-    kernel: Kernel, known: Uniformity, *, in_rows: bool, width: int
+    kernel: Kernel, addresses: Addresses, known: Uniformity, *, in_rows: bool, width: int
 ) -> dict[Operation, Value]:
     """The accesses, each with its array, that come to each line of large arrays first.
 
     They go on in memory from vector to vector, in the first loop that touches the array, and each
     workgroup has its own. `width` is how many work-items lie side by side, at least.
     """
-    params, found = {p.value for p in kernel.params}, accesses(kernel, known)
-    made = definitions(kernel.body)
+    params, made = {p.value for p in kernel.params}, addresses.definitions
     first: dict[Value, list[Access]] = {}
     places: dict[Value, Operation | None] = {}
     for op, loop in _plain(kernel.body, None):
-        access = found[op]
-        if access.root not in params or access.kind != "contiguous":
+        access = addresses.of(op)
+        if access.root not in params or access.kind(known) != "contiguous":
             continue
         if not (in_rows if loop is None else _goes_on(access, loop, made, width)):
             continue
@@ -92,14 +99,13 @@ def _plain(region: Region, loop: Operation | None) -> Iterator[tuple[Operation, 
 
 def _goes_on(access: Access, loop: Operation, made: Mapping[Value, Operation], width: int) -> bool:
     """Whether what lies ahead of a turn of the loop is what later turns need, and no cache has."""
-    turn, element = Atom("iteration", loop), access.op.attrs["element"]
-    assert isinstance(element, Scalar)
+    turn = Atom("iteration", loop)
     start = [atom for term in access.offset.terms if turn not in term for atom in term]
     step = access.offset.coefficient(turn)
-    if step is None or not any(atom.kind in ("origin", "uniform") for atom in start):
+    if step is None or not any(atom.kind in ("origin", "value") for atom in start):
         return False  # all workgroups go the same way
     if step.constant is not None:
-        covered = 0 < step.constant <= width * element.bytes
+        covered = 0 < step.constant <= width * access.size
         return covered or (step.constant > 0 and _AHEAD % step.constant == 0)
     return all(len(term) == 1 and _group_size(term[0], made) for term in step.terms)
 

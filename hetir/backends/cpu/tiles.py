@@ -20,11 +20,11 @@ from hetir.backends.cpu.pressure import (
     touched,
 )
 from hetir.backends.cpu.program import Leaf, Schedule
-from hetir.backends.llvm import memory
 from hetir.ir import ops
 from hetir.ir.core import Kernel, Operation, Region, Value, walk
-from hetir.ir.types import I64, RefType
-from hetir.passes.regions import LOOPS, number
+from hetir.ir.types import RefType
+from hetir.passes.access import Addresses
+from hetir.passes.regions import LOOPS
 from hetir.passes.uniformity import uniformity
 
 _MOST_LANES = 256
@@ -42,14 +42,12 @@ def rows_of(width: int, workgroup: tuple[int, int, int] | None) -> int:
 class Tiles:
     """Answers for the leaves of one kernel; `known` says what is the same in a workgroup."""
 
-    def __init__(self, kernel: Kernel, definitions: Mapping[Value, Operation]) -> None:
+    def __init__(self, kernel: Kernel, addresses: Addresses) -> None:
         self.known, self._row, self._column = (
             uniformity(kernel, scope=scope, lockstep=True)
             for scope in ("workgroup", "row", "column")
         )
-        self._kernel = kernel
-        self._definitions = definitions
-        self._steps: dict[Value, int] = {}
+        self._accesses = addresses
 
     def widths(self, schedule: Schedule, shape: Shape, found: Mapping[int, int]) -> dict[int, int]:
         """The lanes of the leaves that run several rows at a time, by their ids.
@@ -59,7 +57,6 @@ class Tiles:
         wide: dict[int, int] = {}
         if schedule.private or schedule.has_subgroups:
             return wide
-        self._find_steps()
         given = (leaf for leaf, _ in leaves(schedule.nodes, _MOST_LANES, shape.subgroup))
         every = [leaf for leaf in given if size_of(leaf) <= LONGEST]
         for leaf in every:
@@ -76,7 +73,7 @@ class Tiles:
 
     def _lanes(self, leaf: Leaf, shape: Shape) -> int:
         """As many rows as registers hold, but for what the rows share; a power of two, or 0."""
-        pressure = Pressure(self._row, self._definitions, shared=self._column)
+        pressure = Pressure(self._row, self._accesses.definitions, shared=self._column)
         most = min(_MOST_LANES, shape.register_bytes // max(1, pressure.leaf(leaf)))
         sx, sy, _ = shape.workgroup
         most //= sx
@@ -109,48 +106,12 @@ class Tiles:
             if looped and op.spec is ops.IF and self.known.varying(op.operands[0]):
                 return False
             if op.spec in (ops.LOAD, ops.STORE):
-                step, size = self._step(op.operands[1]), memory.element_of(op).bytes
-                if step != size and (step != 0 or op.spec is ops.STORE):
+                kind = self._accesses.of(op).kind(self._row)
+                if kind != "contiguous" and (kind != "uniform" or op.spec is ops.STORE):
                     return False
-                if step == size and not self._column.varying(op.operands[1]):
+                if kind == "contiguous" and not self._column.varying(op.operands[1]):
                     shared += _ENOUGH if looped else 1
         return shared >= _ENOUGH
-
-    def _find_steps(self) -> None:
-        """Look at all that ops make, which comes after what they make it of."""
-        for op in walk(self._kernel.body):
-            if len(op.results) == 1 and not op.regions:
-                step = self._made(op)
-                if step is not None:
-                    self._steps[op.result] = step
-
-    def _step(self, value: Value) -> int | None:
-        """How much an i64 that is held by rows grows from item to item of a row, else None."""
-        return self._steps.get(value) if self.known.varying(value) else 0
-
-    def _made(self, op: Operation) -> int | None:
-        """The same for what an op makes; other types than i64 do not grow."""
-        if op.spec in (ops.LOCAL_ID, ops.GLOBAL_ID):
-            return int(op.attrs["axis"] == 0)
-        steps = [self._step(v) for v in op.operands]
-        known = [step for step in steps if step is not None]
-        if len(known) < len(steps) or not (op.spec.pure or op.spec is ops.LOAD):
-            return None
-        if not any(known):
-            return 0 if known else None
-        match op.name:
-            case "add":
-                return sum(known)
-            case "sub":
-                return known[0] - known[1]
-            case "mul":
-                by = [number(self._definitions.get(v)) for v in reversed(op.operands)]
-                pairs = zip(known, by, strict=True)
-                return next((step * n for step, n in pairs if step and n is not None), None)
-            case "cast" if op.operands[0].type == I64 == op.result.type:
-                return known[0]
-            case _:
-                return None
 
 
 def _walk(body: Iterable[Operation], *, looped: bool = False) -> Iterator[tuple[Operation, bool]]:
