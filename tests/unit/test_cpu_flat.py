@@ -122,3 +122,36 @@ def test_masks_of_rows_are_words():
     made = emit_ir(prepared(guarded, (a, a, a)), workgroup=(16, 16, 1))
     assert re.search(r"bitcast <8 x i16> %v\d+ to <128 x i1>", made)
     assert "<32 x i1> <i32" not in made
+
+
+@hetir.kernel
+def stopped(y: hl.Array[hl.i64, 2], n: hl.i64):
+    """Lines that grow by what is alike, in loops that lanes leave one by one."""
+    i = hl.global_id(0)
+    tile = hl.shared(8, hl.i64)
+    if hl.local_id(0) < 8:
+        tile[hl.local_id(0)] = hl.local_id(0) * 7
+    hl.barrier()
+    up, down, read = 3 * i, 3 * i, 3 * i
+    for k in range((i + n) % 4):
+        up += 5 * k
+        read += tile[k + 1]
+    for k in range(6, i % 5, -1):
+        if k + i == n:
+            break
+        down -= k
+    y[0, i], y[1, i], y[2, i] = up, down, read
+
+
+@pytest.mark.parametrize("lanes", LANES)
+def test_lines_grow_alike_until_each_lane_stops(lanes):
+    y = np.zeros((3, 128), np.int64)
+    run = runner(stopped, (y, np.int64(0)), (64,), lanes)
+    for n in (0, 1, 9, 70):
+        run((y, np.int64(n)), (2,))
+        for i in range(128):
+            turns, ends = range((i + n) % 4), range(6, i % 5, -1)
+            taken = ends[: ends.index(n - i)] if n - i in ends else ends
+            assert y[0, i] == 3 * i + sum(5 * k for k in turns)
+            assert y[1, i] == 3 * i - sum(taken)
+            assert y[2, i] == 3 * i + sum(7 * (k + 1) for k in turns)

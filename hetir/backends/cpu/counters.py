@@ -68,7 +68,8 @@ class VectorCounter(Counter):
     """Any starts, stops and steps: a trip count a lane.
 
     Where all bounds are `short`, below 2**31, and steps at least 1, counts have 32 bits, and so
-    does the index, whose lanes that are off may wrap.
+    does the index, whose lanes that are off may wrap. Where starts and steps are alike, so is the
+    index: lanes differ only in when they stop.
     """
 
     def __init__(self, leaf: Lanes, start: Rep, stop: Rep, step: Rep, *, short: bool) -> None:
@@ -77,10 +78,14 @@ class VectorCounter(Counter):
         with leaf.wide():
             count = trip_count(leaf.code, *names)
         self.kind = "i32" if short else "i64"
+        self.alike = (start.kind, step.kind) == ("same", "same")
         first, self.by, self.count = (self._cut(n) for n in (names[0], names[2], count))
-        self.place = leaf.host.frame.buffer(leaf.of(self.kind), leaf.code.fresh("index"))
+        if self.alike:
+            first, self.by = start.name, step.name
+        self.index = "i64" if self.alike else leaf.of(self.kind)
+        self.place = leaf.host.frame.buffer(self.index, leaf.code.fresh("index"))
         self.turns = leaf.host.frame.buffer(self.kind, leaf.code.fresh("turns"))
-        leaf.code.put(f"store {leaf.of(self.kind)} {first}, ptr {self.place}, align 64")
+        leaf.code.put(f"store {self.index} {first}, ptr {self.place}, align 64")
         leaf.code.put(f"store {self.kind} 0, ptr {self.turns}, align 64")
 
     def _cut(self, name: str) -> str:
@@ -92,9 +97,11 @@ class VectorCounter(Counter):
     def begin(self) -> tuple[Rep, str]:
         """The index, and the lanes for which it is in range."""
         leaf, code, vector = self.leaf, self.leaf.code, self.leaf.of(self.kind)
-        index = code.add(f"load {vector}, ptr {self.place}, align 64")
+        index = code.add(f"load {self.index}, ptr {self.place}, align 64")
         turn = leaf.splat(self.kind, code.add(f"load {self.kind}, ptr {self.turns}, align 64"))
         runs = code.add(f"icmp ult {vector} {turn}, {self.count}")
+        if self.alike:
+            return Rep("same", index), runs
         if self.kind == "i32":
             index = code.add(f"sext {vector} {index} to {leaf.of('i64')}")
         return Rep("lanes", index), runs
@@ -102,9 +109,9 @@ class VectorCounter(Counter):
     def step(self) -> None:
         """Go to the next index."""
         leaf, code, kind = self.leaf, self.leaf.code, self.kind
-        index = code.add(f"load {leaf.of(kind)}, ptr {self.place}, align 64")
-        after = code.add(f"add {leaf.of(kind)} {index}, {self.by}")
-        code.put(f"store {leaf.of(kind)} {after}, ptr {self.place}, align 64")
+        index = code.add(f"load {self.index}, ptr {self.place}, align 64")
+        after = code.add(f"add {self.index} {index}, {self.by}")
+        code.put(f"store {self.index} {after}, ptr {self.place}, align 64")
         turn = code.add(f"load {kind}, ptr {self.turns}, align 64")
         bumped = code.add(f"add nuw {kind} {turn}, 1")
         code.put(f"store {kind} {bumped}, ptr {self.turns}, align 64")
