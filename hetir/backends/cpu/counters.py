@@ -108,7 +108,7 @@ class VectorCounter(Counter):
 
     def step(self) -> None:
         """Go to the next index."""
-        leaf, code, kind = self.leaf, self.leaf.code, self.kind
+        code, kind = self.leaf.code, self.kind
         index = code.add(f"load {self.index}, ptr {self.place}, align 64")
         after = code.add(f"add {self.index} {index}, {self.by}")
         code.put(f"store {self.index} {after}, ptr {self.place}, align 64")
