@@ -189,12 +189,22 @@ class Emitter(Loops):
             if found is not None:
                 self.reps[op.result] = found
                 return
+        found = self.of_rows(op) if self._of_numbers(op) else None
+        if found is not None:
+            self.reps[op.result] = found
+            return
         self.at(op) if not any(self.pending(v) for v in op.operands) else None
         found = self.vectorised(op)
         if found is not None:
             self.reps[op.result] = found
         else:
             self.later(op)
+
+    def _of_numbers(self, op: Operation) -> bool:
+        """Whether the scalar unit makes a row's number of it: vectors take floats for all rows."""
+        kind = op.result.type
+        whole = isinstance(kind, Scalar) and kind.is_int
+        return whole or op.name == "cast" or (op.name, str(op.operands[0].type)) not in self.rules
 
     def uniform(self, op: Operation) -> Rep:
         """An op of scalars."""

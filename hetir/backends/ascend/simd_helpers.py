@@ -490,6 +490,20 @@ __aicore__ inline void CopyLanes(const LocalTensor<T> &to, const LocalTensor<T> 
     const LocalTensor<uint16_t> source = from.template ReinterpretCast<uint16_t>();
     Or(to.template ReinterpretCast<uint16_t>(), source, source, units);
 }""",
+    "CopyRows": """\
+// As CopyLanes, for rows that lie blocks of 32 bytes apart.
+template <typename T>
+__aicore__ inline void CopyRows(const LocalTensor<T> &to, const LocalTensor<T> &from, int32_t rows,
+                                int32_t units, uint8_t to_blocks, uint8_t from_blocks) {
+    if (rows <= 0) return;
+    const LocalTensor<uint16_t> target = to.template ReinterpretCast<uint16_t>();
+    const LocalTensor<uint16_t> source = from.template ReinterpretCast<uint16_t>();
+    const BinaryRepeatParams strides(1, 1, 1, to_blocks, from_blocks, from_blocks);
+    for (int32_t at = 0; at < units; at += 128) {
+        const uint64_t count = units - at < 128 ? units - at : 128;
+        Or(target[at], source[at], source[at], count, static_cast<uint8_t>(rows), strides);
+    }
+}""",
     "BitOf": """\
 // One lane of a mask.
 __aicore__ inline bool BitOf(const LocalTensor<uint8_t> &mask, int32_t lane) {

@@ -15,11 +15,13 @@ from hetir.backends.ascend.simd_reps import (
     Affine,
     Array,
     Bits,
+    Bound,
     Box,
     Mask,
     Num,
     Pointer,
     Rep,
+    Row,
     Tensor,
     Uniform,
     bare,
@@ -137,6 +139,14 @@ class Lanes(State):
             lines = [_head(f"item_{_AXES[axis]}", low, high), *_indented(lines), "}"]
         return lines, reads
 
+    def each_row(self, bounds: Sequence[Bound], line: str, inner: int = 1) -> list[str]:
+        """A line for each row of lanes in the bounds of the axes, from the axis `inner` on."""
+        lines = [line]
+        for axis in self.shape.axes:
+            if axis >= inner:
+                lines = [_head(f"item_{_AXES[axis]}", *bounds[axis]), *_indented(lines), "}"]
+        return lines
+
     def rep_text(self, rep: Rep, kind: object) -> tuple[str, list[Access]]:
         """One lane's value of a rep inside a lane loop, and what that reads."""
         match rep:
@@ -146,10 +156,12 @@ class Lanes(State):
                 return rep.text, []
             case Affine():
                 return grouped(rep.at(self.coords)), []
+            case Row():
+                return grouped(rep.at(self.coords)), list(rep.reads)
             case Bits():
                 return f"BitOf({rep.buffer.name}, lane)", [Access(rep.buffer)]
             case Box():
-                return self._inside(rep), []
+                return self.inside_box(rep), []
             case Tensor():
                 wanted = storage(kind)  # pyright: ignore[reportArgumentType]
                 text = f"{rep.text(wanted)}.GetValue(lane)"
@@ -159,7 +171,8 @@ class Lanes(State):
             case Array():
                 raise AssertionError("an array is no value of a lane")
 
-    def _inside(self, box: Box) -> str:
+    def inside_box(self, box: Box) -> str:
+        """Whether one lane lies in a range."""
         parts: list[str] = []
         for bound, coord in zip(box.bounds, self.coords, strict=True):
             if bound is not None:
@@ -345,7 +358,7 @@ class _Loop:
         self.writes.append(Access(stage))
         base = target.text if isinstance(target, Pointer) else ""
         where: Rep | Buffer
-        if base and isinstance(rep, Affine | Uniform):
+        if base and isinstance(rep, Affine | Row | Uniform):
             where = rep
         else:
             where = host.buffer("offset", "int64_t")
@@ -363,7 +376,7 @@ class _Loop:
             reads.append(Access(scatter.offset))
             at = f"{scatter.offset.name}.GetValue(lane)"
         else:
-            at, _ = host.rep_text(scatter.offset, None)
+            at, reads = host.rep_text(scatter.offset, None)
         base = scatter.base
         if base == "nullptr":
             base, at = f"reinterpret_cast<GM_ADDR>({at})", "0"

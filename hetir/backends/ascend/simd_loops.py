@@ -21,11 +21,12 @@ from hetir.backends.ascend.simd_reps import (
     Mask,
     Num,
     Rep,
+    Tensor,
     Uniform,
 )
-from hetir.backends.ascend.simd_state import users_of
+from hetir.backends.ascend.simd_state import storage, users_of
 from hetir.ir import ops
-from hetir.ir.core import Operation, Region, Value
+from hetir.ir.core import Operation, Region, Value, walk
 from hetir.ir.types import U64
 from hetir.passes.lower_exits import trip_count
 from hetir.passes.regions import end, make_const, make_if, simple
@@ -70,7 +71,11 @@ class Loops(Moves, ABC):
     def _uniform_if(self, op: Operation, cond: str) -> None:
         self.flush()
         self.at(op)
-        homes = [self.home(v, v.name or "chosen") for v in op.results]
+        homes: list[Buffer | str | None] = []
+        for index, value in enumerate(op.results):
+            sides = [r.terminator.operands[index] for r in op.regions]
+            found = next(filter(None, (self._replaced(op, v) for v in sides)), None)
+            homes.append(found or self.home(value, value.name or "chosen"))
         for value, home in zip(op.results, homes, strict=True):
             if isinstance(home, str):
                 self.instr("S", f"{declared(value.type)} {home};")
@@ -82,7 +87,25 @@ class Loops(Moves, ABC):
         if node.then.nodes or node.other.nodes:
             self.block.nodes.append(node)
         for value, home in zip(op.results, homes, strict=True):
+            assert home is not None
             self.settle(value, home)
+
+    def _replaced(self, op: Operation, old: Value) -> Buffer | None:
+        """The buffer of a value that one side of an `if` leaves alone and nothing needs after it.
+
+        The result may live there: the other side alone moves anything.
+        """
+        rep, (then, other) = self.reps.get(old), op.regions
+        if not isinstance(rep, Tensor) or rep != Tensor(rep.buffer, storage(old.type)):
+            return None
+        ends = [*then.terminator.operands, *other.terminator.operands]
+        here = old in self.region.args or any(old in o.results for o in self.region.body)
+        inner = {o for r in op.regions for o in walk(r)}
+        if not here or ends.count(old) != 1 or not inner.issuperset(self.users[old]):
+            return None
+        others = (*(r for v, r in self.reps.items() if v is not old), *self.tables.values())
+        alone = all(getattr(r, "buffer", None) is not rep.buffer for r in others)
+        return rep.buffer if alone and rep.buffer.kind == rep.kind else None
 
     def _select_if(self, op: Operation) -> None:
         """Both sides for all lanes, then a choice."""
@@ -109,9 +132,13 @@ class Loops(Moves, ABC):
         pairs = zip(*(r.terminator.operands for r in arms), strict=True)
         homes: list[Buffer | None] = []
         for value, (yes, no) in zip(op.results, pairs, strict=True):
-            homes.append(None if yes is no else self.buffer_for(value.type, value.name or "chosen"))
             if yes is no:
                 self.reps[value] = self.reps[yes]
+                homes.append(None)
+                continue
+            idle = no if len(arms[1].body) == 1 else yes if len(arms[0].body) == 1 else None
+            found = None if idle is None else self._replaced(op, idle)
+            homes.append(found or self.buffer_for(value.type, value.name or "chosen"))
         order = [0, 1]
         if len(arms[1].body) == 1:
             # the empty side is the default of all lanes

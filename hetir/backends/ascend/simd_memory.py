@@ -10,11 +10,11 @@ from hetir.backends.ascend.simd_reps import (
     FULL,
     Affine,
     Array,
-    Bound,
     Box,
     Num,
     Pointer,
     Rep,
+    Row,
     Tensor,
     Uniform,
     grouped,
@@ -86,7 +86,10 @@ class Memory(Vectors):
                 c_type(kind), op.result.name or "loaded", text, [Access(target.place)]
             )
             return Uniform(name)
-        if not isinstance(offset, Affine) or not self._rows(offset, kind):
+        row = self.row(op.operands[1])
+        if row is not None and row.step == 0 and not self.shape.flat:
+            return self.load_rows(op, target, row)
+        if not isinstance(offset, Affine | Row) or not self._rows(offset, kind):
             return None
         assert isinstance(self.mask, Box)
         if not self.chip.pads and (self.mask.bounds[0] or (0, 0))[0] != 0:
@@ -98,19 +101,22 @@ class Memory(Vectors):
             self.buffer(op.result.name or self.lanes_name(op), storage(kind)), storage(kind)
         )
         lines = self._row_copies(offset, kind, made, target, into=True)
+        if isinstance(offset, Row) and offset.reads:
+            self.instr("S", [], offset.reads)
         self.instr("MTE2", lines, [Access(target.place)], [self.access(made)], op="CopyIn")
         return made
 
-    def _rows(self, offset: Affine, kind: Scalar) -> bool:
+    def _rows(self, offset: Affine | Row, kind: Scalar) -> bool:
         """Whether lanes that agree in y and z lie one after the other, and can be copied so."""
-        if kind == BOOL or not isinstance(self.mask, Box) or offset.factors[0] != kind.bytes:
+        step = offset.step if isinstance(offset, Row) else offset.factors[0]
+        if kind == BOOL or not isinstance(self.mask, Box) or step != kind.bytes:
             return False
         several = any(a > 0 for a in self.shape.axes)
         return not several or self.shape.extents[0] * kind.bytes % _BLOCK == 0
 
     def _row_copies(
         self,
-        offset: Affine,
+        offset: Affine | Row,
         kind: Scalar,
         made: Tensor,
         target: Pointer,
@@ -137,7 +143,7 @@ class Memory(Vectors):
             line = f"Copy{whole}In({place}, {target.text}, {at}, {count}{extra});"
         else:
             line = f"Copy{whole}Out({target.text}, {at}, {place}, {count});"
-        return self._each_row(bounds, line)
+        return self.each_row(bounds, line)
 
     def _store_tails(self, lines: Sequence[str], value: Tensor, kind: Scalar, to: Global) -> None:
         """Where copies are of whole blocks, what a row has after the last one."""
@@ -153,16 +159,6 @@ class Memory(Vectors):
         else:
             cond = f"{grouped(count)} % {per} != 0"
             self.block.nodes.append(Branch(cond, Block([body]), Block()))
-
-    def _each_row(self, bounds: list[Bound], line: str) -> list[str]:
-        lines = [line]
-        for axis in self.shape.axes:
-            if axis > 0:
-                low, high = bounds[axis]
-                name = f"item_{'xyz'[axis]}"
-                head = f"for (int32_t {name} = {low}; {name} < {high}; ++{name}) {{"
-                lines = [head, *(f"    {text}" for text in lines), "}"]
-        return lines
 
     # ---- stores --------------------------------------------------------------------------
 
@@ -183,7 +179,7 @@ class Memory(Vectors):
 
     def _store_rows(self, op: Operation, target: Pointer) -> bool:
         kind, offset = _element(op), self.reps.get(op.operands[1])
-        if not isinstance(offset, Affine) or not self._rows(offset, kind):
+        if not isinstance(offset, Affine | Row) or not self._rows(offset, kind):
             return False
         assert isinstance(self.mask, Box)
         low = (self.mask.bounds[0] or (0, 0))[0]
@@ -203,6 +199,8 @@ class Memory(Vectors):
             reach = minus(high, low) if self.shape.flat else minus(self.shape.items, low)
             value = self._shifted(value, low, reach)
             lines = self._row_copies(offset, kind, value, target, into=False, shifted=True)
+        if isinstance(offset, Row) and offset.reads:
+            self.instr("S", [], offset.reads)
         self.instr("MTE3", lines, [self.access(value)], [Access(target.place)], op="CopyOut")
         self._store_tails(lines, value, kind, target.place)
         return True
@@ -246,9 +244,15 @@ class Memory(Vectors):
             name = op.result.name or self.lanes_name(op)
             text = f"{target.buffer.name}.GetValue({index})"
             return Uniform(self.scalar(c_type(kind), name, text, [Access(target.buffer)]))
-        if target.private or not isinstance(offset, Affine) or kind.bytes not in (2, 4):
+        if target.private:
             return None
-        return self._gathered(op, target, offset)
+        found = None
+        if isinstance(offset, Affine) and kind.bytes in (2, 4):
+            found = self._gathered(op, target, offset)
+        row = self.row(op.operands[1])
+        if found is None and row is not None and row.step == 0 and not self.shape.flat:
+            return self.load_rows(op, target, row)
+        return found
 
     def _row_of(self, op: Operation, target: Array, offset: str) -> Tensor:
         """A private array's element as its row of lanes, copied unless nothing changes it first."""
@@ -291,7 +295,13 @@ class Memory(Vectors):
         size = target.buffer.size
         factors = _numbers(offset.factors)
         count = self._reach(target, offset)
-        if factors is None or min(factors) < 0 or count is None:
+        if factors is None:
+            return None
+        if factors != self._linear_factors(size) or count is None:
+            made = self._strided_load(op, target, offset.base, factors)
+            if made is not None:
+                return made
+        if count is None or min(factors) < 0:
             return None
         if self.group.memory:
             self.flush()
@@ -312,6 +322,64 @@ class Memory(Vectors):
             reads = Access(target.buffer)
             self.gather(made, target.buffer.name, reads, factors, offset.base, count)
         return made
+
+    def _strided_load(
+        self, op: Operation, target: Array, base: Num, factors: tuple[int, int, int]
+    ) -> Tensor | None:
+        """A shared array's rows, which lie anywhere at whole blocks."""
+        if not self._strided(target, base, factors):
+            return None
+        kind = target.buffer.kind
+        start = _element_of(base, target.buffer.size)
+        place = Tensor(target.buffer, kind, start)
+        made = Tensor(self.buffer(op.result.name or self.lanes_name(op), kind), kind)
+        steps = [f // target.buffer.size for f in factors]
+        lines = self.copied_rows(made, self._linear_factors(1), place, steps)
+        if lines is None:
+            return None
+        if self.group.memory:
+            self.flush()
+        self.at(op)
+        reads = [self._spanned(target.buffer, start, steps)]
+        self.instr("V", lines, reads, [self.access(made)], op="Or")
+        return made
+
+    def _strided_store(
+        self, op: Operation, target: Array, base: Num, factors: tuple[int, int, int]
+    ) -> bool:
+        """Rows that lie apart in a shared array at whole blocks, and not over each other."""
+        size = target.buffer.size
+        steps = [f // size for f in factors]
+        least = 1
+        for axis in self.shape.axes:
+            if steps[axis] < least:
+                return False
+            least = steps[axis] * (self.shape.extents[axis] - 1) + least
+        if not self._strided(target, base, factors) or self.pending(op.operands[2]):
+            return False
+        value = self.tensor(op.operands[2])
+        start = _element_of(base, size)
+        place = Tensor(target.buffer, target.buffer.kind, start)
+        lines = self.copied_rows(place, steps, value, self._linear_factors(1))
+        if lines is None:
+            return False
+        self.flush()
+        self.at(op)
+        writes = [self._spanned(target.buffer, start, steps)]
+        self.instr("V", lines, [self.access(value)], writes, op="Or")
+        return True
+
+    def _strided(self, target: Array, base: Num, factors: tuple[int, int, int]) -> bool:
+        size = target.buffer.size
+        aligned = self.facts.multiple(base) % _BLOCK == 0 and self.whole_rows(size)
+        return aligned and factors[0] == size and isinstance(self.mask, Box)
+
+    def _spanned(self, buffer: Buffer, start: Num, steps: Sequence[int]) -> Access:
+        """What lanes touch of a buffer, each a number of elements from the ones beside it."""
+        if not isinstance(start, int) or min(steps) < 0:
+            return Access(buffer)
+        last = sum(s * (n - 1) for s, n in zip(steps, self.shape.extents, strict=True))
+        return Access(buffer, start * buffer.size, (start + last + 1) * buffer.size)
 
     def _part(self, buffer: Buffer, start: Num) -> Access:
         """An element of a buffer for each lane, from `start` on."""
@@ -366,11 +434,11 @@ class Memory(Vectors):
             return True
         if not isinstance(offset, Affine) or kind.bytes < 2 or not isinstance(self.mask, Box):
             return False
-        prefix = self._first_lanes()
-        exact = _numbers(offset.factors) == self._linear_factors(kind.bytes)
+        prefix, factors = self._first_lanes(), _numbers(offset.factors)
+        exact = factors == self._linear_factors(kind.bytes)
         aligned = self.facts.multiple(offset.base) % _BLOCK == 0
         if not (exact and aligned) or (prefix is None and self.mask != FULL):
-            return False
+            return factors is not None and self._strided_store(op, target, offset.base, factors)
         if self.pending(op.operands[2]):
             return False
         value = self.tensor(op.operands[2])

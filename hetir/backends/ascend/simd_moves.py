@@ -90,7 +90,8 @@ class Moves(Masks):
                 self.assign(target, value, mask, user)
                 exported.append((target, value))
         self.flush()
-        for target, value in pairs:
+        # lanes first: their lines and rows may name scalars that change
+        for target, value in sorted(pairs, key=lambda pair: isinstance(pair[0], str)):
             if isinstance(target, str):
                 text = str(self.text_of(value))
                 if text != target:

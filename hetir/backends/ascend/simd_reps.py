@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from hetir.backends.ascend.simd_program import Buffer, Global
+from hetir.backends.ascend.simd_program import Access, Buffer, Global
 
 Num = int | str
 """An i64: a number, or C++ text."""
 
 _ATOM = re.compile(r"-?[\w.]+(\(0x[0-9a-f]+u\))?")
+_LOOSE = re.compile(r" (?:[<>]=?|[=!]=|&&?|\|\|?|\^|<<|>>|\?|:) ")
+_INNER = re.compile(r"\([^()]*\)")
 _CALL = re.compile(r"[\w.]+(?:<\w+>)?\((.*)\)")
 
 
@@ -37,6 +39,16 @@ def _balanced(text: str) -> bool:
     return depth == 0
 
 
+def _term(text: Num) -> Num:
+    """What may stand beside + or -: nothing in it binds looser."""
+    if isinstance(text, int) or not _LOOSE.search(text):
+        return text
+    outside = text
+    while outside != (outside := _INNER.sub("", outside)):
+        pass
+    return grouped(text) if _LOOSE.search(outside) else text
+
+
 def plus(a: Num, b: Num) -> Num:
     """a + b."""
     if isinstance(a, int) and isinstance(b, int):
@@ -46,8 +58,8 @@ def plus(a: Num, b: Num) -> Num:
     if b == 0:
         return a
     if isinstance(b, int) and b < 0:
-        return f"{a} - {-b}"
-    return f"{a} + {b}"
+        return f"{_term(a)} - {-b}"
+    return f"{_term(a)} + {_term(b)}"
 
 
 def minus(a: Num, b: Num) -> Num:
@@ -57,8 +69,8 @@ def minus(a: Num, b: Num) -> Num:
     if b == 0:
         return a
     if isinstance(b, int) and b < 0:
-        return f"{a} + {-b}"
-    return f"{a} - {grouped(str(b))}"
+        return f"{_term(a)} + {-b}"
+    return f"{_term(a)} - {grouped(str(b))}"
 
 
 def times(a: Num, b: Num) -> Num:
@@ -99,6 +111,23 @@ class Affine:
     def axes(self) -> tuple[int, ...]:
         """The axes along which it changes."""
         return tuple(a for a, f in enumerate(self.factors) if f != 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A value that lanes which agree in y and z share, but for `step` times the first local id.
+
+    Its text may name the other local ids; `reads` is what it reads of buffers.
+    """
+
+    text: str
+    step: Num = 0
+    reads: tuple[Access, ...] = ()
+
+    def at(self, coords: tuple[Num, Num, Num]) -> str:
+        """The value of one lane, where the other local ids have the names of lane loops."""
+        along = times(self.step, coords[0])
+        return self.text if along == 0 else str(plus(grouped(self.text), along))
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,5 +194,5 @@ class Array:
     private: bool
 
 
-Rep = Uniform | Affine | Tensor | Bits | Box | Pointer | Array
+Rep = Uniform | Affine | Row | Tensor | Bits | Box | Pointer | Array
 Mask = Box | Bits

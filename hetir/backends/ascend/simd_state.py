@@ -138,6 +138,7 @@ class State:
         self.note = ""
         self.tables: dict[object, Tensor] = {}
         self.mask_bits: dict[Box, tuple[Block, Bits]] = {}
+        self.row_lanes: dict[Value, tuple[Block, Tensor]] = {}
         self.ids: dict[tuple[str, int], Num] = {}
 
     # ---- names and blocks ----------------------------------------------------------------

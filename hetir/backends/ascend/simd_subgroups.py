@@ -14,6 +14,7 @@ from hetir.backends.ascend.simd_reps import (
     Bits,
     Box,
     Rep,
+    Row,
     Tensor,
     Uniform,
 )
@@ -48,7 +49,7 @@ class Subgroups(Memory):
             "down": f"({own} + {at})",
         }[mode]
         text, more = self.rep_text(source, value.type)
-        part, parts = self.rep_text(self.reps[where], BOOL)
+        part, parts = self.rep_text(self.held_lanes(where), BOOL)
         text, part = (re.sub(r"\blane\b", "from", t) for t in (text, part))
         zero = "false" if value.type == BOOL else f"static_cast<{c_type(value.type)}>(0)"
         there = f"column >= 0 && column < {width} && from < {self.shape.items}"
@@ -74,7 +75,7 @@ class Subgroups(Memory):
     def held_lanes(self, value: Value) -> Rep:
         """A value as something of which any lane can be read."""
         rep = self.reps[value]
-        if isinstance(rep, Affine | Box):
+        if isinstance(rep, Affine | Box | Row):
             return self.rep_bits(rep) if isinstance(rep, Box) else self.tensor(value)
         return rep
 

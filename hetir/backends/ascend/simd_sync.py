@@ -25,6 +25,8 @@ from hetir.backends.ascend.simd_program import (
     instructions,
 )
 
+_FEW = 8  # ends of branches that are tried one by one: each is a walk through the program
+
 Step = Callable[[Point, State], State]
 
 
@@ -42,7 +44,7 @@ def synchronise(program: Block, taken: Mapping[tuple[str, str], int] | None = No
         walks.prune()
     if walks.number():
         while walks.prune():
-            pass
+            walks.follow()  # afresh: without what was pending while all were there
     _drop(program, {*anchors.values(), *ends})
 
 
@@ -207,20 +209,26 @@ class _Pass:
 
     def sink(self, ends: Sequence[Instr]) -> bool:
         """Set flags at the ends of branches in place of later ones; whether there was one."""
-        at = {p.instr: p for p in self.flow.points if p.instr in ends}
-        found = False
-        for end in ends:
-            for target in PIPES[1:]:
-                sync = Sync("S", target)
-                if later := self.around(at[end], sync):
-                    end.syncs.append(sync)
-                    self.follow()
-                    gone = [s for p, s in later if self.needless(p, s) and self.take(p, s)]
-                    if not gone:
-                        end.syncs.remove(sync)
-                    found |= bool(gone)
+        groups = [[end] for end in ends] if len(ends) <= _FEW else [ends]
+        found = [self.sunk(group, target) for group in groups for target in PIPES[1:]]
         self.follow()
-        return found
+        return any(found)
+
+    def sunk(self, ends: Sequence[Instr], target: str) -> bool:
+        """As `sink`, for one pipe and ends that all get a flag or none."""
+        at = {p.instr: p for p in self.flow.points if p.instr in ends}
+        later = {end: self.around(at[end], Sync("S", target)) for end in ends}
+        added = {end: Sync("S", target) for end in ends if later[end]}
+        if not added:
+            return False
+        for end, sync in added.items():
+            end.syncs.append(sync)
+        self.follow()
+        tried = {s: p for found in later.values() for p, s in found}
+        gone = [s for s, p in tried.items() if self.needless(p, s) and self.take(p, s)]
+        for end, sync in added.items() if not gone else ():
+            end.syncs.remove(sync)
+        return bool(gone)
 
     def around(self, end: Point, sync: Sync) -> list[tuple[Point, Sync]]:
         """The flags between the same pipes in the blocks around a branch."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from hetir.backends.ascend.simd_lanes import Lanes
 from hetir.backends.ascend.simd_program import Buffer
 from hetir.backends.ascend.simd_reps import (
     FULL,
@@ -19,16 +18,18 @@ from hetir.backends.ascend.simd_reps import (
     Mask,
     Num,
     Rep,
+    Row,
     Tensor,
     Uniform,
     grouped,
 )
+from hetir.backends.ascend.simd_rows import Rows
 from hetir.backends.ascend.simd_state import storage
 from hetir.ir.core import Operation, Value
 from hetir.ir.types import BOOL, F32, RefType, Scalar, Type
 
 
-class Vectors(Lanes):
+class Vectors(Rows):
     """Vector instructions of a kernel; `rules` and `conversions` say which ops have them."""
 
     rules: ClassVar[Mapping[tuple[str, str], Rule]]
@@ -85,10 +86,15 @@ class Vectors(Lanes):
         rep = self.reps[value]
         if isinstance(rep, Tensor):
             return rep
+        found = self.row_lanes.get(value)
+        if found is not None and found[0] in self.stack:
+            return found[1]
         made = self.buffer_for(value.type, value.name or "lanes")
         self.assign(made, value, FULL)
         held = self.held(made, value.type)
         assert isinstance(held, Tensor)
+        if isinstance(rep, Row):
+            self.row_lanes[value] = (self.block, held)
         return held
 
     def mask_of(self, value: Value) -> Bits:
@@ -229,7 +235,9 @@ class Vectors(Lanes):
                 self.vector("Duplicate", to, rep.text)
                 return
             self._assign_tensor(to, self.duplicate(rep.text, to.buffer.kind), mask)
-        else:
+        elif not (isinstance(rep, Row) and self.duplicate_rows(to, rep, mask)):
+            if isinstance(rep, Row) and mask == FULL:
+                mask = self.mask  # what a row reads is there for lanes that are on
             text, reads = self.rep_text(rep, kind)
             if isinstance(kind, RefType):
                 text = f"reinterpret_cast<uint64_t>({text})"
