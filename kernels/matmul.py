@@ -1,4 +1,4 @@
-"""Tiled matrix product, any size: tiles in shared memory, a column of results in registers."""
+"""Tiled matrix product, any size: tiles of b in shared memory, tiles of results in registers."""
 
 import numpy as np
 
@@ -6,11 +6,11 @@ import hetir
 import hetir.lang as hl
 from hetir.library import Case, Step
 
-COLUMNS = 64
-GROUP = (COLUMNS, 4)
-EACH = 16  # rows a work-item
-ROWS = GROUP[1] * EACH
-DEPTH = 64
+GROUP = (16, 16)
+TALL, WIDE = 6, 4  # results of a work-item
+ROWS = GROUP[1] * TALL
+COLUMNS = GROUP[0] * WIDE
+DEPTH = 128
 
 
 def fill(tile, source, top, left):
@@ -19,35 +19,44 @@ def fill(tile, source, top, left):
     rows, columns = tile.shape
     if top + rows <= source.shape[0] and left + columns <= source.shape[1]:
         for r in range(ty, rows, GROUP[1]):
-            tile[r, tx] = source[top + r, left + tx]
+            for c in hl.static_range(0, columns, GROUP[0]):
+                tile[r, tx + c] = source[top + r, left + tx + c]
     else:
         for r in range(ty, rows, GROUP[1]):
-            inside = top + r < source.shape[0] and left + tx < source.shape[1]
-            tile[r, tx] = source[top + r, left + tx] if inside else 0.0
+            for c in hl.static_range(0, columns, GROUP[0]):
+                inside = top + r < source.shape[0] and left + tx + c < source.shape[1]
+                tile[r, tx + c] = source[top + r, left + tx + c] if inside else 0.0
 
 
 @hetir.kernel
 def matmul(a: hl.Array[hl.f32, 2], b: hl.Array[hl.f32, 2], c: hl.Array[hl.f32, 2]):
-    """A workgroup makes ROWS x COLUMNS of c, each work-item EACH rows of one column."""
+    """A workgroup makes ROWS x COLUMNS of c, each work-item TALL neighbouring rows of WIDE columns.
+
+    The work-items of a row share the elements of a, which come from the nearest cache.
+    """
     tx, ty = hl.local_id(0), hl.local_id(1)
-    top, left = hl.group_id(1) * ROWS, hl.group_id(0) * COLUMNS
-    tile_a = hl.shared((ROWS, DEPTH), hl.f32)
-    tile_b = hl.shared((DEPTH, COLUMNS), hl.f32)
-    total = hl.private(EACH, hl.f32)
-    for r in hl.static_range(EACH):
-        total[r] = 0.0
+    top = hl.group_id(1) * ROWS + ty * TALL
+    left = hl.group_id(0) * COLUMNS
+    tile = hl.shared((DEPTH, COLUMNS), hl.f32)
+    total = hl.private((TALL, WIDE), hl.f32)
+    for r in hl.static_range(TALL):
+        for q in hl.static_range(WIDE):
+            total[r, q] = 0.0
     for start in range(0, a.shape[1], DEPTH):
-        fill(tile_a, a, top, start)
-        fill(tile_b, b, start, left)
+        fill(tile, b, start, left)
         hl.barrier()
-        for k in range(DEPTH):
-            factor = tile_b[k, tx]
-            for r in hl.static_range(EACH):
-                total[r] += tile_a[ty * EACH + r, k] * factor
+        if top < a.shape[0]:
+            for k in range(min(DEPTH, a.shape[1] - start)):
+                for r in hl.static_range(TALL):
+                    factor = a[min(top + r, a.shape[0] - 1), start + k]
+                    for q in hl.static_range(WIDE):
+                        total[r, q] += factor * tile[k, tx + q * GROUP[0]]
         hl.barrier()
-    for r in hl.static_range(EACH):
-        if top + ty * EACH + r < c.shape[0] and left + tx < c.shape[1]:
-            c[top + ty * EACH + r, left + tx] = total[r]
+    for r in hl.static_range(TALL):
+        for q in hl.static_range(WIDE):
+            column = left + tx + q * GROUP[0]
+            if top + r < c.shape[0] and column < c.shape[1]:
+                c[top + r, column] = total[r, q]
 
 
 def case(rng, size=(512, 512, 512), data=None):

@@ -125,13 +125,13 @@ def test_a_loop_that_reads_memory_loads_ahead() -> None:
 def test_figures_come_from_the_assembler_where_there_is_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    matmul = library.load(library.folder() / "matmul.py").matmul
-    made = hetir.compile(matmul, target="ptx:sm_90", workgroup=(16, 16))
+    transpose = library.load(library.folder() / "transpose.py").transpose
+    made = hetir.compile(transpose, target="ptx:sm_90", workgroup=(32, 8))
     assert made.resources.source.startswith("ptxas ")
-    assert made.resources.shared_bytes == 4 * (64 * 64 + 64 * 64)
+    assert made.resources.shared_bytes == 4 * 32 * 33
     monkeypatch.setattr(assembler, "find", lambda _: None)
     monkeypatch.setattr(assembler.nvjitlink, "find", lambda: None)
-    guessed = hetir.compile(matmul, target="ptx:sm_90", workgroup=(16, 16))
+    guessed = hetir.compile(transpose, target="ptx:sm_90", workgroup=(32, 8))
     assert guessed.resources.source == "hetir's estimate"
     assert made.resources.registers is not None
     assert guessed.resources.registers is not None
