@@ -62,6 +62,7 @@ def test_a_launch_copies_the_block_appends_addresses_and_launches(fake, ascend_b
     program = ascend_bench.program("saxpy")
     for _ in range(3):  # makes what is kept for later
         program.launch(values(), grid=1, workgroup=8).wait()
+    ascend_bench.device.wait()  # other tests' launches, on all queues
     gc.collect()
     fake.calls()
     launch = program.launch(values(), grid=3, workgroup=8)

@@ -104,6 +104,7 @@ def test_a_launch_copies_in_runs_and_copies_back(fake, cuda_bench):
     program = cuda_bench.program("saxpy")
     for _ in range(3):  # makes what is kept for later
         program.launch(values(), grid=1, workgroup=8).wait()
+    cuda_bench.device.wait()  # other tests' launches, on all queues
     gc.collect()
     fake.calls()
     launch = program.launch(values(), grid=1, workgroup=8)

@@ -12,10 +12,11 @@ NAMES = ("a", "x", "y")
 
 
 @pytest.fixture
-def fake(cuda_library):
+def fake(cuda_library, cuda_bench):
     ffi = cffi.FFI()
     ffi.cdef("int fakeGraphs(void); int fakeEdges(void *graph); const char *fnTakeCalls(void);")
     raw = ffi.dlopen(cuda_library.path)
+    cuda_bench.device.wait()  # other tests' launches, on all queues
     gc.collect()
     raw.fnTakeCalls()
     before = raw.fakeGraphs()
