@@ -9,6 +9,9 @@ from importlib.machinery import PathFinder
 from types import ModuleType
 from typing import Any
 
+# what the import system asks of a package between looking for a module of it and loading that: if
+# the package's own code ran then, the module could be there twice
+_KNOWN = ("__path__", "__spec__")
 _LOCK = threading.RLock()
 _LOADING: set[int] = set()
 
@@ -17,6 +20,8 @@ class _Lazy(ModuleType):
     """A module whose code has not run; it becomes a plain one when it has."""
 
     def __getattribute__(self, name: str) -> Any:
+        if name in _KNOWN:
+            return ModuleType.__getattribute__(self, name)
         with _LOCK:
             if type(self) is _Lazy and id(self) not in _LOADING:
                 _load(self)

@@ -1,5 +1,6 @@
 """Lazy modules: loaded at first use, once, whole for every thread."""
 
+import importlib
 import subprocess
 import sys
 import threading
@@ -52,6 +53,18 @@ def test_threads_that_come_while_it_loads_see_all_of_it(package):
     assert seen == [(2, 1)] * 16
     assert type(module) is ModuleType
     assert lazy(f"{package}.slow") is module
+
+
+def test_a_module_of_a_package_that_waits_is_loaded_once(package, tmp_path):
+    folder = tmp_path / package / "inner"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("from . import user\n")
+    (folder / "user.py").write_text("from . import part\n")
+    (folder / "part.py").write_text("class Part: pass\n")
+    waits = lazy(f"{package}.inner")
+    part = importlib.import_module(f"{package}.inner.part")
+    assert waits.user.part is part is sys.modules[f"{package}.inner.part"]
+    assert waits.user.part.Part is part.Part
 
 
 def test_what_fails_to_load_fails_at_each_use(package):
