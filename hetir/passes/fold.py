@@ -19,11 +19,14 @@ _COPIES = (ops.NEG, ops.ABS, ops.SELECT, ops.BITCAST)
 
 def fold(kernel: Kernel) -> Kernel:
     """The kernel with every pure op on constants replaced by its value."""
-    return _Fold().kernel(kernel)
+    return Fold().kernel(kernel)
 
 
-class _Fold(Forward):
+class Fold(Forward):
+    """The walk of `fold`."""
+
     def visit(self, op: Operation) -> Sequence[Value] | None:
+        """Replace an op on constants."""
         if not op.operands or op.spec.evaluate is None or not op.spec.pure:
             return None
         if op.spec is ops.SELECT and (cond := self.known(op.operands[0])) is not None:

@@ -155,6 +155,8 @@ MUTANTS = (
            " and op.operands[0] in self.host.small else 0", " else 0"),
     Mutant("a divisor below nought is like one above", "divisions",
            'known = code.add(f"icmp sgt i64 {by.name}, 0")', "pass"),
+    Mutant("of several strides one tells for all", "strides",
+           "reduce(self._and, guards)", "guards[0]"),
     Mutant("vectors at a border do again what they did", "masked",
            "                self._retreat = None\n", "                pass\n"),
     Mutant("lanes that returned stay, the others end", "masked",
@@ -384,6 +386,7 @@ def _written_checks() -> Iterator[str]:
     from tests.unit import test_cpu_order as order
     from tests.unit import test_cpu_places as places
     from tests.unit import test_cpu_rows as rows
+    from tests.unit import test_cpu_strides as strides
     from tests.unit import test_cpu_tiles as tiles
     from tests.unit import test_cpu_vectors as vectors
 
@@ -420,7 +423,8 @@ def _written_checks() -> Iterator[str]:
     divisions.test_divisions_by_constants(8)
     divisions.test_lines_that_wrap(8)
     divisions.test_flat_launches_over_rows_of_any_length(8, 50)
-    yield "divisions"
+    strides.test_points(8)
+    yield "divisions and strides"
     for test in (
         folds.test_folds_at_every_distance,
         folds.test_folds_of_an_index_that_starts_anywhere,

@@ -19,6 +19,7 @@ from hetir.passes.idle_barriers import drop_idle_barriers
 from hetir.passes.layout import layout_of
 from hetir.passes.legalize import legalize
 from hetir.passes.sites import sites_of
+from hetir.passes.unroll_exchanges import unroll_exchanges
 from hetir.target import Assumptions, Target
 
 __all__ = ["UnknownCpuError", "compile_kernel", "disassemble", "emit_ir"]
@@ -86,7 +87,7 @@ def _emitter(
     if workgroup is not None:
         lowered = drop_idle_barriers(lowered, workgroup, disjoint=assumptions.disjoint)
     if lanes != 0:
-        lowered = side_by_side(lowered)
+        lowered = side_by_side(unroll_exchanges(lowered))
     program = schedule(lowered)
     layout = layout_of(lowered)
     chosen = lanes is None

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from hetir.backends.cpu.counters import Counter, LineCounter, VectorCounter
-from hetir.backends.cpu.folds import Folds
 from hetir.backends.cpu.slots import TWICE, Loop, Slot, Target, size_of_body
+from hetir.backends.cpu.strides import Strides
 from hetir.backends.cpu.vectors import NONE, Rep
 from hetir.backends.llvm.structure import trip_count
 from hetir.ir import ops
 from hetir.ir.core import Operation, Region, Value, walk
 
 
-class Loops(Folds):
+class Loops(Strides):
     """Emits `for` and `loop`."""
 
     def _carried(self, op: Operation) -> tuple[list[Value], list[Value], list[Slot]]:

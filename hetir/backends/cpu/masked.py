@@ -70,6 +70,9 @@ class MaskedLeaf(Loops):
             if self._folds(body, index):
                 self._unfold(body[index:])
                 return
+            if self._strides(body, index):
+                self._step(body[index:])
+                return
             if not op.regions:
                 self.plain(op)
                 self._watch(op)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hetir.backends.llvm.code import Code, memory_type
+from hetir.backends.llvm.extremes import extreme
 from hetir.backends.llvm.rules import ALL, FLOATS, INTS, NARROW, Key, byte, truth
 from hetir.ir.core import Operation
 from hetir.ir.types import BOOL, RefType, Scalar
@@ -22,6 +23,7 @@ _KINDS = {
     "atomic.cas": Kind.CAS,
 }
 _LLVM_RMW = {"exchange": "xchg"}
+_LLVM_FLOAT_RMW = {"add": "fadd", "sub": "fsub", "min": "fminimum", "max": "fmaximum"}
 
 
 def element_of(op: Operation) -> Scalar:
@@ -83,9 +85,11 @@ def atomic_store(code: Code, op: Operation, address: str, value: str, order: str
 
 
 def atomic_rmw(code: Code, op: Operation, address: str, value: str, order: str | None) -> str:
-    """An integer read-modify-write; plain where it needs no order."""
+    """A read-modify-write; plain where it needs no order."""
     kind, element = str(op.attrs["kind"]), element_of(op)
-    if kind in ("min", "max") and not element.signed:
+    if element.name in FLOATS:
+        kind = _LLVM_FLOAT_RMW.get(kind, kind)
+    elif kind in ("min", "max") and not element.signed:
         kind = f"u{kind}"
     wide = memory_type(element)
     if order is not None:
@@ -102,6 +106,8 @@ def _combine(code: Code, kind: str, element: Scalar, old: str, value: str) -> st
     wide = memory_type(element)
     if kind == "exchange":
         return value
+    if kind in ("fminimum", "fmaximum"):
+        return extreme(code, kind[1:], wide, old, value)
     if kind.endswith(("min", "max")):
         name = kind if kind.startswith("u") else f"s{kind}"
         return code.intrinsic(name, wide, (wide, old), (wide, value))
@@ -177,4 +183,5 @@ def covered() -> frozenset[Key]:
     atomic = {(f"atomic.{n}", kind) for n in ("load", "store", "cas") for kind in words}
     kinds = ("add", "sub", "min", "max", "and", "or", "xor", "exchange")
     rmw = {("atomic.rmw", kind, element) for kind in kinds for element in INTS}
+    rmw |= {("atomic.rmw", kind, element) for kind in _LLVM_FLOAT_RMW for element in FLOATS}
     return frozenset(plain | atomic | rmw | {("atomic.rmw", "exchange", k) for k in words})

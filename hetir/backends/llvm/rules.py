@@ -7,6 +7,7 @@ f32's. A rule takes the code, the operation and the names of its operands.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from struct import pack, unpack
 
 from hetir.backends.llvm.code import Code, scalar_type
 from hetir.backends.llvm.extremes import extreme
@@ -172,13 +173,35 @@ def divide(code: Code, name: str, of: Scalar, a: str, b: str) -> str:
         minus = code.add(f"icmp eq {wide} {b}, {code.number(kind, -1)}")
         unsafe = code.add(f"or {flag} {zero}, {minus}")
     divisor = code.add(f"select {flag} {unsafe}, {wide} {one}, {wide} {b}")
-    result = code.add(f"{'s' if signed else 'u'}{name} {wide} {a}, {divisor}")
+    by_floats = bool(code.lanes) and of.bits < 64
+    if by_floats:
+        result = _quotient(code, of, a, divisor)
+    else:
+        result = code.add(f"{'s' if signed else 'u'}{name} {wide} {a}, {divisor}")
+    if name == "rem" and by_floats:
+        product = code.add(f"mul {wide} {result}, {divisor}")
+        return code.add(f"sub {wide} {a}, {product}")
     if name == "rem":
         return result
     if signed:
         negated = code.add(f"sub {wide} {nought}, {a}")
         result = code.add(f"select {flag} {unsafe}, {wide} {negated}, {wide} {result}")
     return code.add(f"select {flag} {zero}, {wide} {nought}, {wide} {result}")
+
+
+def _quotient(code: Code, of: Scalar, a: str, b: str) -> str:
+    """Of vectors by a division of floats, of which processors have one: b is neither 0 nor -1.
+
+    The floats hold twice the integers' digits, so that no quotient rounds up to a whole number.
+    """
+    sign, kind, wide = "s" if of.signed else "u", scalar_type(of), code.of(scalar_type(of))
+    floats = code.of("double" if of.bits == 32 else "float")
+    one, two = (code.add(f"{sign}itofp {wide} {v} to {floats}") for v in (a, b))
+    exact = code.add(f"fdiv {floats} {one}, {two}")
+    if of.bits == 32:
+        return code.add(f"fpto{sign}i {floats} {exact} to {wide}")
+    whole = code.add(f"fptosi {floats} {exact} to {code.of('i32')}")
+    return code.add(f"trunc {code.of('i32')} {whole} to {code.of(kind)}")
 
 
 @_rule("shl", *INTS)
@@ -243,11 +266,48 @@ def _convert(mnemonic: str) -> Rule:
     return rule
 
 
-def _saturate(name: str) -> Rule:
-    def rule(code: Code, op: Operation, args: Sequence[str]) -> str:
-        return code.intrinsic(name, code.type(op.result.type), (code.type(_kind(op)), args[0]))
+def _saturate(code: Code, op: Operation, args: Sequence[str]) -> str:
+    """Cut off at the ends of the type, NaN as 0; x86's vectors in steps that LLVM keeps vectors."""
+    kind, to, (x,) = _kind(op), op.result.type, args
+    assert isinstance(to, Scalar)
+    sign, result, source = "s" if to.signed else "u", code.type(to), code.type(kind)
+    if not code.lanes or code.x86 is None:
+        return code.intrinsic(f"fpto{sign}i.sat", result, (source, x))
+    bits, flag = to.bits - to.signed, code.of("i1")
+    lowest, top = float(-(to.signed << bits)), float(1 << bits)
+    least, most = code.const(kind, _bits_of(kind, lowest)), _below(code, kind, top)
+    above = code.add(f"fcmp ogt {source} {x}, {least}")
+    near = code.add(f"select {flag} {above}, {source} {x}, {source} {least}")
+    below = code.add(f"fcmp olt {source} {near}, {most}")
+    near = code.add(f"select {flag} {below}, {source} {near}, {source} {most}")
+    if bits < 24:
+        wide = code.add(f"fptosi {source} {near} to {code.of('i32')}")
+        found = code.add(f"trunc {code.of('i32')} {wide} to {result}")
+    else:
+        found = code.add(f"fpto{sign}i {source} {near} to {result}")
+    if bits > _FRACTION[kind.name]:
+        over = code.add(f"fcmp oge {source} {x}, {code.const(kind, _bits_of(kind, top))}")
+        largest = code.number(scalar_type(to), (1 << bits) - 1)
+        found = code.add(f"select {flag} {over}, {result} {largest}, {result} {found}")
+    if to.signed:
+        number = code.add(f"fcmp ord {source} {x}, {x}")
+        zero = code.number(scalar_type(to), 0)
+        found = code.add(f"select {flag} {number}, {result} {found}, {result} {zero}")
+    return found
 
-    return rule
+
+_FRACTION = {"f32": 24, "f64": 53}
+
+
+def _bits_of(kind: Scalar, value: float) -> int:
+    """The bits of a float of a type that holds it exactly."""
+    form, word = ("<f", "<I") if kind.bits == 32 else ("<d", "<Q")
+    return int(unpack(word, pack(form, value))[0])
+
+
+def _below(code: Code, kind: Scalar, value: float) -> str:
+    """The largest float below a positive one."""
+    return code.const(kind, _bits_of(kind, value) - 1)
 
 
 def _is_true(code: Code, op: Operation, args: Sequence[str]) -> str:
@@ -281,8 +341,7 @@ def _conversions() -> None:
         RULES["cast", name, "bool"] = _is_true
         RULES["cast", name, name] = _same
         for b in INTS:
-            signed = SCALARS[b].signed
-            RULES["cast", name, b] = _saturate("fptosi.sat" if signed else "fptoui.sat")
+            RULES["cast", name, b] = _saturate
     for name in (*NARROW, *BITS8):
         RULES["cast", name, name] = _same
     RULES["cast", "f32", "f64"] = _convert("fpext")
