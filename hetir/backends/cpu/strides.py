@@ -22,6 +22,7 @@ from hetir.passes.regions import LOOPS
 
 _ELEMENTS = (1, 2, 3, 4)
 _MOST = 4  # arrays that are compared
+_TIMES = 16  # five copies of a few ops: most strides are known, and LLVM takes its time
 
 
 class Strides(Folds):
@@ -36,7 +37,7 @@ class Strides(Folds):
             and not (self._state.loops and self._state.loops[-1].again.straight)
             and not any(op.spec in LOOPS for op in body[index:])
             and len(self._apart(body[index:])) <= _MOST
-            and is_short(body, index, len(_ELEMENTS))
+            and is_short(body, index, _TIMES)
         )
 
     def _strided(self, op: Operation) -> bool:
