@@ -9,7 +9,7 @@ import platform
 from functools import cache
 from pathlib import Path
 
-VERSION = 48
+VERSION = 49
 """Of the code that this backend writes, part of every key."""
 
 USES = frozenset(("index_bits", "disjoint"))

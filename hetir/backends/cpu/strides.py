@@ -22,7 +22,7 @@ from hetir.passes.regions import LOOPS
 
 _ELEMENTS = (1, 2, 3, 4)
 _MOST = 4  # arrays that are compared
-_TIMES = 16  # five copies of a few ops: most strides are known, and LLVM takes its time
+_TIMES = 10  # five copies of some ops: most strides are known, and LLVM takes its time
 
 
 class Strides(Folds):
