@@ -15,7 +15,7 @@ from hetir.target import Assumptions
 
 __all__ = ["SIMD", "USES", "compile_kernel", "fingerprint"]
 
-VERSION = 17  # of the code that this backend writes, part of every key
+VERSION = 18  # of the code that this backend writes, part of every key
 
 USES = frozenset({"disjoint"})
 """The promises of a launch that change the code."""

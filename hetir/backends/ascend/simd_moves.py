@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import contextmanager
 
 from hetir.backends.ascend.simd_masks import Masks
@@ -98,16 +98,17 @@ class Moves(Masks):
                     self.instr("S", f"{target} = {text};")
             elif (target, value) not in exported:
                 ends = user.spec.terminator and mask == FULL
-                if not (ends and self._renamed(target, value)):
+                if not (ends and self._renamed(target, value, held)):
                     self.assign(target, value, mask)
 
-    def _renamed(self, target: Buffer, value: Value) -> bool:
+    def _renamed(self, target: Buffer, value: Value, held: Collection[Buffer]) -> bool:
         """Let the instruction that made a value in this block write it to its place at once.
 
-        Everything else that uses the value has been emitted, for it ends the block.
+        Everything else that uses the value has been emitted, for it ends the block; but a value of two
+        places, of those that are `held`, is copied from the one to the other.
         """
         rep, nodes = self.reps.get(value), self.block.nodes
-        if not isinstance(rep, Tensor) or rep.start != 0 or rep.buffer in (target, *self.kept):
+        if not isinstance(rep, Tensor) or rep.start != 0 or rep.buffer in (*held, *self.kept):
             return False
         made = rep.buffer
         if (made.kind, made.count) != (target.kind, target.count):
