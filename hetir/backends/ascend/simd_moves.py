@@ -104,8 +104,8 @@ class Moves(Masks):
     def _renamed(self, target: Buffer, value: Value, held: Collection[Buffer]) -> bool:
         """Let the instruction that made a value in this block write it to its place at once.
 
-        Everything else that uses the value has been emitted, for it ends the block; but a value of two
-        places, of those that are `held`, is copied from the one to the other.
+        Everything else that uses the value has been emitted, for it ends the block; but a value
+        of two places, of those that are `held`, is copied from one to the other.
         """
         rep, nodes = self.reps.get(value), self.block.nodes
         if not isinstance(rep, Tensor) or rep.start != 0 or rep.buffer in (*held, *self.kept):
